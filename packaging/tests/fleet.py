@@ -247,9 +247,10 @@ class Fleet:
 
         def watch() -> None:
             while not ended.wait(0.02):
-                for place in Path("/proc").glob("[0-9]*/cmdline"):
+                for process in filter(str.isdigit, os.listdir("/proc")):
+                    # A process may end meanwhile.
                     with contextlib.suppress(OSError):
-                        words = place.read_bytes()
+                        words = Path("/proc", process, "cmdline").read_bytes()
                         if TOKEN.encode() in words:
                             self.seen_tokens.append(words.decode(errors="replace"))
 

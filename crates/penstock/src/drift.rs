@@ -3,9 +3,9 @@
 //!
 //! P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, Journal of the
 //! American Statistical Association 63 (1968). The variance is that of Kendall's score without
-//! ties, which makes the interval wider where there are ties. It holds for points that do not depend
-//! on each other. Samples of a process do, those that follow each other most. So points are the
-//! medians of a few blocks of samples.
+//! ties, which makes the interval wider where there are ties. It holds for points that do not
+//! depend on each other. Samples of a process do, those that follow each other most. So points are
+//! the medians of a few blocks of samples.
 
 use serde::Serialize;
 
@@ -98,8 +98,8 @@ mod tests {
         assert!(!quiet.is_certain(), "{quiet:?}");
     }
 
-    /// Promise: samples that depend on those before them are no drift, as where a cache fills up and
-    /// empties again.
+    /// Promise: samples that depend on those before them are no drift, as where a cache fills up
+    /// and empties again.
     #[test]
     fn waves_are_no_drift() {
         let wave = |at: u64| (at as f64 / 40.0).sin() * 1e6;

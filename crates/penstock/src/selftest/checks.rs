@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use penstock_api::endpoints::{
-    CHANGE_TRANSFER, GET_RECEIPT, PAUSE_TRANSFER, RESUME_TRANSFER, SHOW_STATUS, SHOW_STORE,
-    SUBMIT_TRANSFER,
+    GET_RECEIPT, PAUSE_TRANSFER, RESUME_TRANSFER, SHOW_STATUS, SHOW_STORE, SUBMIT_TRANSFER,
 };
-use penstock_api::limits::Limits;
 use penstock_api::problem::{Exit, FieldFault, Problem, ProblemCode};
 use penstock_api::receipt::ReceiptBody;
-use penstock_api::rest::{StatusView, StoreDetails, TransferPatch, TransferSummary, TransferView};
+use penstock_api::rest::{StatusView, StoreDetails, TransferSummary, TransferView};
 use penstock_api::transfer::{TransferOptions, TransferState};
 use penstock_api::update::{CompareBy, UpdateOptions};
 use penstock_daemon::http;
@@ -30,19 +28,13 @@ use tokio_rustls::TlsConnector;
 use super::kills::{
     KILLED_CONTROLLER, KILLED_DAEMON, KILLED_PEER, killed_controller, killed_daemon, killed_peer,
 };
-use super::outcome::{Broken, Outcome};
+use super::outcome::{Broken, Outcome, broken, not_run, passed, unknown};
 use super::scratch::LARGE;
-use super::trial::Trial;
+use super::trial::{SLOW_LANES, SLOW_PIECE_BYTES, Trial, check_copy, hurried, under_way};
 use crate::receipt;
 
-/// Rate of transfers that are to be interrupted, in bits per second: the large file takes 16 s.
-const SLOW_BITS_PER_S: u64 = 16_000_000;
 /// Bytes after which a transfer is paused: more than are under way at a time.
 const PAUSED_AT_BYTES: u64 = 16 * MIB;
-/// Lanes of transfers that are to be interrupted, over all peers.
-const SLOW_LANES: u32 = 4;
-/// Size of their pieces.
-const SLOW_PIECE_BYTES: u64 = MIB;
 /// Bytes of unfinished pieces that a pause may drop: one piece for each lane.
 const UNFINISHED_BYTES_MAX: u64 = SLOW_LANES as u64 * SLOW_PIECE_BYTES;
 /// Fewest free bytes of a store that is filled up.
@@ -137,31 +129,6 @@ pub(super) const CHECKS: [Check; 11] = [
         run: killed_controller,
     },
 ];
-
-pub(super) fn passed(text: impl Into<String>) -> anyhow::Result<Outcome> {
-    Ok(Outcome::Pass(text.into()))
-}
-
-pub(super) fn not_run(text: impl Into<String>) -> anyhow::Result<Outcome> {
-    Ok(Outcome::NotRun(text.into()))
-}
-
-pub(super) fn broken<T>(text: impl Into<String>) -> anyhow::Result<T> {
-    Err(Broken(text.into()).into())
-}
-
-/// Returns an error that says nothing of the promise.
-pub(super) fn unknown<T>(text: impl Into<String>) -> anyhow::Result<T> {
-    Err(Failure::new(ExitCode::Temporary, text).into())
-}
-
-/// Checks that a copy of the data set is right; `when` begins the words of a fault.
-pub(super) fn check_copy(trial: &Trial<'_>, copy: &str, when: &str) -> anyhow::Result<()> {
-    match trial.scratch.fault_of(copy)? {
-        Some(fault) => broken(format!("{when} {fault}")),
-        None => Ok(()),
-    }
-}
 
 fn moves(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
     let view = trial.moved("set", "copy", TransferOptions::default())?;
@@ -422,29 +389,6 @@ async fn ask(address: SocketAddr, path: &str) -> Result<Answered, String> {
     let is_problem = !status.is_success();
     let problem = is_problem.then(|| http::problem_of(status.as_u16(), &body));
     Ok(Answered { status, problem })
-}
-
-fn slow() -> TransferOptions {
-    let limits = Limits { rate_bits_per_s: Some(SLOW_BITS_PER_S), ..Default::default() };
-    TransferOptions {
-        limits,
-        piece_bytes: SLOW_PIECE_BYTES,
-        lanes: SLOW_LANES,
-        ..Default::default()
-    }
-}
-
-/// Begins a slow transfer, and returns when so many bytes have come.
-pub(super) fn under_way(trial: &Trial<'_>, to: &str, bytes: u64) -> anyhow::Result<TransferView> {
-    let view = trial.submit(&trial.request("set", to, slow()))?;
-    trial.until(view.id, |view| view.progress.bytes_verified > bytes)
-}
-
-/// Takes the limit away and waits for the end.
-pub(super) fn hurried(trial: &Trial<'_>, id: TransferId) -> anyhow::Result<TransferView> {
-    let patch = TransferPatch { limits: Some(None), ..Default::default() };
-    let _: TransferView = trial.client.post(&CHANGE_TRANSFER.uri(&[&id]), &patch)?;
-    trial.until(id, |view| view.state == TransferState::Done)
 }
 
 fn pause(trial: &Trial<'_>) -> anyhow::Result<Outcome> {

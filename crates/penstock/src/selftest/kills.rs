@@ -10,9 +10,8 @@ use penstock_api::transfer::TransferState;
 use penstock_proto::id::Name;
 use penstock_proto::units::{MIB, format_bytes};
 
-use super::checks::{broken, check_copy, hurried, not_run, passed, under_way, unknown};
-use super::outcome::Outcome;
-use super::trial::Trial;
+use super::outcome::{Outcome, broken, not_run, passed, unknown};
+use super::trial::{Trial, check_copy, hurried, under_way};
 
 /// Name of the check that needs `--kill`.
 pub(super) const KILLED_DAEMON: &str = "killed-daemon";

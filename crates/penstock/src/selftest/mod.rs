@@ -1,9 +1,10 @@
 //! `penstock selftest`: tries to break the promises of an operator's own site, in a directory of
 //! its own of a scratch store.
 //!
-//! A table of checks (`checks`, `kills`), each with a promise and what it does; a scratch directory
-//! that always goes (`scratch`); and their ends, for people and for test servers (`outcome`). All is
-//! done by the API, but for the files of the data set, which are made and looked at on this host.
+//! A table of checks (`checks`, `kills`), each with a promise and what it does; what they share
+//! (`trial`); a scratch directory that always goes (`scratch`); and their ends, for people and for
+//! test servers (`outcome`). All is done by the API, but for the files of the data set, which are
+//! made and looked at on this host.
 
 mod checks;
 mod kills;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use penstock_exit::ExitCode;
+use penstock_exit::{ExitCode, Failure};
 
 /// A promise that a check has seen broken. Any other error of a check says nothing of the promise.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,26 @@ impl Outcome {
             Self::Error(text) => ("ERROR", text),
         }
     }
+}
+
+/// Returns that the promise was kept.
+pub(super) fn passed(text: impl Into<String>) -> anyhow::Result<Outcome> {
+    Ok(Outcome::Pass(text.into()))
+}
+
+/// Returns that the check cannot be run here.
+pub(super) fn not_run(text: impl Into<String>) -> anyhow::Result<Outcome> {
+    Ok(Outcome::NotRun(text.into()))
+}
+
+/// Returns that the promise was seen broken.
+pub(super) fn broken<T>(text: impl Into<String>) -> anyhow::Result<T> {
+    Err(Broken(text.into()).into())
+}
+
+/// Returns an error that says nothing of the promise.
+pub(super) fn unknown<T>(text: impl Into<String>) -> anyhow::Result<T> {
+    Err(Failure::new(ExitCode::Temporary, text).into())
 }
 
 /// A check that has ended.

@@ -5,17 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_api::endpoints::{CANCEL_TRANSFER, LIST_PEERS, SHOW_TRANSFER, SUBMIT_TRANSFER};
+use penstock_api::endpoints::{
+    CANCEL_TRANSFER, CHANGE_TRANSFER, LIST_PEERS, SHOW_TRANSFER, SUBMIT_TRANSFER,
+};
+use penstock_api::limits::Limits;
 use penstock_api::operate::{PeerView, PeersView};
 use penstock_api::place::PathText;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::rest::{SubmitRequest, TransferQuery, TransferView};
+use penstock_api::rest::{SubmitRequest, TransferPatch, TransferQuery, TransferView};
 use penstock_api::transfer::{Location, TransferOptions, TransferRequest, TransferState};
 use penstock_daemon::http;
 use penstock_exit::{self as exit, ExitCode, Failure, failure};
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::units::MIB;
 
-use super::outcome::Broken;
+use super::outcome::{Broken, broken};
 use super::scratch::Scratch;
 use crate::client::Client;
 
@@ -27,6 +31,13 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const PATIENCE_AT_END: Duration = Duration::from_secs(30);
 /// How long the daemon may take for an answer.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Rate of transfers that are to be interrupted, in bits per second: the large file takes 16 s.
+const SLOW_BITS_PER_S: u64 = 16_000_000;
+/// Lanes of transfers that are to be interrupted, over all peers.
+pub(super) const SLOW_LANES: u32 = 4;
+/// Size of their pieces.
+pub(super) const SLOW_PIECE_BYTES: u64 = MIB;
 
 /// A selftest at work.
 pub(super) struct Trial<'a> {
@@ -207,6 +218,37 @@ impl Trial<'_> {
         let view = self.submit(&self.request(from, to, options))?;
         self.until(view.id, |view| view.state == TransferState::Done)
     }
+}
+
+/// Checks that a copy of the data set is right; `when` begins the words of a fault.
+pub(super) fn check_copy(trial: &Trial<'_>, copy: &str, when: &str) -> anyhow::Result<()> {
+    match trial.scratch.fault_of(copy)? {
+        Some(fault) => broken(format!("{when} {fault}")),
+        None => Ok(()),
+    }
+}
+
+fn slow() -> TransferOptions {
+    let limits = Limits { rate_bits_per_s: Some(SLOW_BITS_PER_S), ..Default::default() };
+    TransferOptions {
+        limits,
+        piece_bytes: SLOW_PIECE_BYTES,
+        lanes: SLOW_LANES,
+        ..Default::default()
+    }
+}
+
+/// Begins a slow transfer, and returns when so many bytes have come.
+pub(super) fn under_way(trial: &Trial<'_>, to: &str, bytes: u64) -> anyhow::Result<TransferView> {
+    let view = trial.submit(&trial.request("set", to, slow()))?;
+    trial.until(view.id, |view| view.progress.bytes_verified > bytes)
+}
+
+/// Takes the limit away and waits for the end.
+pub(super) fn hurried(trial: &Trial<'_>, id: TransferId) -> anyhow::Result<TransferView> {
+    let patch = TransferPatch { limits: Some(None), ..Default::default() };
+    let _: TransferView = trial.client.post(&CHANGE_TRANSFER.uri(&[&id]), &patch)?;
+    trial.until(id, |view| view.state == TransferState::Done)
 }
 
 /// Returns the error of a transfer that has not come to what a check waits for, and has ended or

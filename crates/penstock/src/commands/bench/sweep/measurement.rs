@@ -244,8 +244,8 @@ pub(super) fn suite(observed: &[Observed]) -> Option<String> {
     known.map(|peer| peer.cipher.clone())
 }
 
-/// Returns the reason for which a mode was not measured under the suite that it asks for, or may not
-/// have been.
+/// Returns the reason why a mode was not measured under the suite that it asks for, or may not have
+/// been.
 pub(super) fn suite_flag(mode: &Mode) -> Option<String> {
     let asked = mode.cipher_suite?;
     // A cipher is named as in `ChaCha20-Poly1305`, and a suite as in `chacha20-poly1305`.
