@@ -316,7 +316,7 @@ def test_a_removal_leaves_data(fleet: Fleet) -> None:
     purge = ("remove", "--limit", "h3", "-e", "penstock_purge=true")
     fleet.play(*purge).check()
     assert fleet.play(*purge).check().changed == 0
-    assert not gone.exists("/var/lib/penstock")
+    assert not gone.exists("/var/lib/penstock"), gone.run("find", "/var/lib/penstock")
     assert not gone.exists("/etc/penstock")
     assert gone.read("/scratch/data/stays") == "data\n"
     listed = fleet.three[0].run("penstock", "peer", "list", "--json").splitlines()
