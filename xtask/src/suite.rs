@@ -35,8 +35,9 @@ const TESTS_MAX: usize = 8;
 /// Seed of property tests in CI, if none is set: their cases are those of every other run of the
 /// same commit. Elsewhere a seed is drawn, so that further cases are tried.
 const PROPERTY_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
-/// More tests than this that fail in one run are no accident.
-const UNSTABLE_MAX: usize = 3;
+/// More tests than this that fail in one run are no accident: 1 % of them. On a machine with other
+/// work, four of 640 have failed beside others and passed alone.
+const UNSTABLE_MAX: usize = 6;
 
 /// A program that holds tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -447,8 +448,9 @@ mod tests {
         let logs = std::env::temp_dir().join(format!("penstock-again-{}", std::process::id()));
         fs::create_dir(&logs).expect("a new directory");
         let real = format!("{REAL_PROCESSES}/x.rs");
-        let [once, second, third, fourth] =
-            ["once", "second", "third", "fourth"].map(|name| fails(&real, name, &logs, true));
+        let once = fails(&real, "once", &logs, true);
+        let many: Vec<Program> =
+            (0..=UNSTABLE_MAX).map(|at| fails(&real, &format!("many{at}"), &logs, true)).collect();
         let ever = fails(&real, "ever", &logs, false);
         let unit = fails("crates/a/src/lib.rs", "unit", &logs, true);
         let kept = Logs { directory: logs.clone(), ..Logs::default() };
@@ -462,8 +464,9 @@ mod tests {
         assert_eq!(ends(&[&ever]), (vec![format!("{real}: exit status: 0: ever::one")], vec![]));
         let unstable = "crates/a/src/lib.rs: unit::one".to_owned();
         assert_eq!(ends(&[&unit]), (vec![], vec![unstable]));
-        assert_eq!(ends(&[&once, &second, &third]).1.len(), 3);
-        assert_eq!(ends(&[&once, &second, &third, &fourth]).0.len(), 4);
+        let many: Vec<&Program> = many.iter().collect();
+        assert_eq!(ends(&many[1..]).1.len(), UNSTABLE_MAX);
+        assert_eq!(ends(&many).0.len(), many.len());
         let cut = "\nfailures:\n    a::one\nnoise\n    a::two\n\nFAILED. 0 passed; 2 failed;";
         assert_eq!(failed_tests(cut), Vec::<String>::new(), "one of two is not all of them");
         fs::remove_dir_all(&logs).expect("remove what was made");
