@@ -384,7 +384,8 @@ def small_table(rows):
     files = SETS["small"]
     lines = [
         f"\n### {rows[0]['system']}: {files} files of {SMALL_BYTES} bytes\n",
-        "| mover | wall s (range) | files/s | CPU us/file | machine us/file | x tar | x fastest | ok |",
+        "| mover | wall s (range) | files/s | CPU us/file | machine us/file | x tar | x fastest "
+        "| ok |",
         "|---|---|---|---|---|---|---|---|",
     ]
     by_mover = {

@@ -247,10 +247,10 @@ class Fleet:
 
         def watch() -> None:
             while not ended.wait(0.02):
-                for process in filter(str.isdigit, os.listdir("/proc")):
-                    # A process may end meanwhile.
+                for process in Path("/proc").iterdir():
+                    # A process may end meanwhile, and not each entry is one.
                     with contextlib.suppress(OSError):
-                        words = Path("/proc", process, "cmdline").read_bytes()
+                        words = (process / "cmdline").read_bytes()
                         if TOKEN.encode() in words:
                             self.seen_tokens.append(words.decode(errors="replace"))
 
