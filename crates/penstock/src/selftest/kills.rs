@@ -6,12 +6,11 @@ use std::process::{Command, Stdio};
 use penstock_api::endpoints::SHOW_STATUS;
 use penstock_api::operate::{PeerView, Presence};
 use penstock_api::rest::{StatusView, TransferView};
-use penstock_api::transfer::TransferState;
 use penstock_proto::id::Name;
 use penstock_proto::units::{MIB, format_bytes};
 
 use super::outcome::{Outcome, broken, not_run, passed, unknown};
-use super::trial::{Trial, check_copy, hurried, under_way};
+use super::trial::{Trial, check_copy, goes_on, hurried, under_way};
 
 /// Name of the check that needs `--kill`.
 pub(super) const KILLED_DAEMON: &str = "killed-daemon";
@@ -34,7 +33,7 @@ pub(super) fn killed_daemon(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
     let view = under_way(trial, KILLED_DAEMON, KILLED_AT_BYTES)?;
     let before = status()?;
     run(kill, "--kill", None)?;
-    trial.until(view.id, |view| view.state == TransferState::Running)?;
+    trial.until(view.id, goes_on)?;
     if status()?.pid == before.pid {
         return unknown("--kill has not killed the daemon that is asked: it is the same process");
     }
@@ -62,18 +61,20 @@ fn killed_at(trial: &Trial<'_>, name: &str, is_controller: bool) -> anyhow::Resu
     if peers.len() < 2 {
         return not_run("the site has one peer");
     }
-    let view = under_way(trial, name, KILLED_AT_BYTES)?;
-    let peers = trial.peers_until(|_| true)?;
     let Some(victim) = peers.into_iter().find(is_victim) else {
         return not_run("no such peer of the site reaches the store");
     };
+    let view = under_way(trial, name, KILLED_AT_BYTES)?;
     run(kill, "--kill-peer", Some(&victim.peer))?;
     let is_back = |peer: &PeerView| {
         peer.peer == victim.peer && peer.presence == Presence::Up && peer.since != victim.since
     };
-    let peers = trial.peers_until(|peers| peers.iter().any(is_back))?;
-    let leader = peers.iter().find(|peer| is_leader(peer));
-    let leader = leader.map_or("none is", |peer| peer.peer.as_str());
+    // A killed controller is listed as one until its lease ends.
+    let earlier = if is_controller { victim.controller_since } else { 0 };
+    let leads = |peer: &PeerView| peer.controller_since > earlier;
+    let is_whole = |peers: &[PeerView]| peers.iter().any(is_back) && peers.iter().any(leads);
+    let peers = trial.peers_until(is_whole)?;
+    let leader = peers.iter().find(|peer| leads(peer)).map_or("none", |peer| peer.peer.as_str());
     let role = if is_controller { "the controller" } else { "a peer" };
     let text = format!("{} was {role}, {leader} is the controller now, ", victim.peer);
     finished(trial, &view, (name, is_controller), &text)

@@ -35,7 +35,7 @@ use trial::Trial;
 
 /// Tries to break the promises of this site, in a directory of its own of a scratch store
 ///
-/// Lists what it will do, and asks. Some 300 MiB are written below `penstock-selftest-ID` in the
+/// Lists what it will do, and asks. Up to 400 MiB are written below `penstock-selftest-ID` in the
 /// store, and removed at the end. Run it on a host of the site that has the store.
 #[derive(clap::Args)]
 #[command(after_help = exit::help_of(&[

@@ -157,7 +157,8 @@ impl Trial<'_> {
             match self.client.get_within::<PeersView>(&LIST_PEERS.uri(&[]), DEADLINE) {
                 Ok(view) if are(&view.peers) => return Ok(view.peers),
                 Ok(_) if is_late => {
-                    let text = "the peer that was killed is not back after 5 min";
+                    let text = "after 5 min, the peer was not killed or is not back, or no peer \
+                                is the controller";
                     return Err(Failure::new(ExitCode::Temporary, text).into());
                 }
                 Ok(_) => {}
@@ -244,11 +245,20 @@ pub(super) fn under_way(trial: &Trial<'_>, to: &str, bytes: u64) -> anyhow::Resu
     trial.until(view.id, |view| view.progress.bytes_verified > bytes)
 }
 
-/// Takes the limit away and waits for the end.
+/// Takes the limit away, unless the transfer is done, and waits for the end.
 pub(super) fn hurried(trial: &Trial<'_>, id: TransferId) -> anyhow::Result<TransferView> {
+    let view = trial.until(id, goes_on)?;
+    if view.state == TransferState::Done {
+        return Ok(view);
+    }
     let patch = TransferPatch { limits: Some(None), ..Default::default() };
     let _: TransferView = trial.client.post(&CHANGE_TRANSFER.uri(&[&id]), &patch)?;
     trial.until(id, |view| view.state == TransferState::Done)
+}
+
+/// Returns whether a transfer runs, or has come to a good end.
+pub(super) fn goes_on(view: &TransferView) -> bool {
+    matches!(view.state, TransferState::Running | TransferState::Done)
 }
 
 /// Returns the error of a transfer that has not come to what a check waits for, and has ended or

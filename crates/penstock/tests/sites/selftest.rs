@@ -90,8 +90,8 @@ impl Drop for PeerUnits {
     }
 }
 
-/// Promise: at a site of two peers the loss of either one, the controller included, passes; one
-/// that the command has not killed is an error, and says so.
+/// Promise: at a site of two peers the loss of either one, the controller included, passes, and the
+/// check names both. A command that fails is an error, and says so.
 #[test]
 fn peers_are_lost_and_come_back() {
     let root = Scratch::in_memory();
@@ -105,6 +105,9 @@ fn peers_are_lost_and_come_back() {
     let text = String::from_utf8_lossy(&output.stdout);
     for name in ["killed-peer", "killed-controller"] {
         assert!(text.contains(&format!("PASS     {name}")), "{}", told(&output));
+    }
+    for words in ["h2 was a peer, h1 is the controller now", "h1 was the controller, h"] {
+        assert!(text.contains(words), "{}", told(&output));
     }
     assert_eq!(own_directories(&h1.store), [] as [PathBuf; 0]);
     let output = h2.run(&["selftest", "--yes", "--only", "killed-peer", "--kill-peer", "exit 3"]);
