@@ -53,9 +53,12 @@ install_file() {
     install -D -m "$(stat -c %a "$from")" "$from" "$to"
 }
 
-# Tells whether this host's systemd may run what was installed.
+# Tells whether this host's systemd has the unit that was installed, and not one of a package.
 runs_here() {
-    [ -z "$destination" ] && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null
+    [ -z "$destination" ] && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null || return 1
+    local unit
+    unit=$(systemctl show --property FragmentPath --value penstock.service 2>/dev/null) || return 1
+    [ -n "$unit" ] && grep -qxF "${unit#/}" "$list"
 }
 
 case "$1" in
@@ -79,7 +82,9 @@ case "$1" in
             echo "error: nothing is installed by make install below $destination$prefix" >&2
             exit 1
         fi
+        runs=no
         if runs_here; then
+            runs=yes
             systemctl disable --now penstock.service 2>/dev/null || true
         fi
         mapfile -t files < <(grep -v '^etc/penstock' "$destination$list")
@@ -91,7 +96,7 @@ case "$1" in
             sort -ru | while read -r directory; do
             rmdir --ignore-fail-on-non-empty "$destination/$directory" 2>/dev/null || true
         done
-        if runs_here; then
+        if [ "$runs" = yes ]; then
             systemctl daemon-reload 2>/dev/null || true
         fi
         echo "removed; /etc/penstock, /var/lib/penstock and the user penstock stay"

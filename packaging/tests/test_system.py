@@ -96,6 +96,8 @@ def test_a_daemon_that_never_starts_is_given_up(host: Host) -> None:
     assert site.restarts >= STARTS - 1
     host.run("rm", f"{DROP_INS}/fails.conf")
     host.run("systemctl", "daemon-reload")
+    assert site.restarts <= STARTS
+    assert host.try_run("systemctl", "start", "penstock").returncode != 0
     host.run("systemctl", "reset-failed", "penstock")
     host.run("systemctl", "start", "penstock")
     assert site.json("site", "status")["site"]["name"] == "dtn1"

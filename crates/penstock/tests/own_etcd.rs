@@ -114,7 +114,35 @@ impl Drop for Hosts {
                 kill("KILL", id);
             }
         }
+        if !std::thread::panicking() {
+            self.dirs.iter().filter(|dir| dir.exists()).for_each(|dir| assert_purged(dir));
+        }
     }
+}
+
+/// Promise of each test here: a purge of the Debian package removes all that a site directory has,
+/// files that a crash leaves included, and nothing else.
+fn assert_purged(dir: &Path) {
+    let id = "0123456789abcdef".repeat(2);
+    for (folder, name) in [
+        ("benchmarks", format!("{id}.new")),
+        ("flights", format!("{id}.1f.new")),
+        ("journal", "fetched-0123456789abcdef".to_owned()),
+        ("receipts", format!("{id}.json.penstock-new")),
+        ("", "foreign".to_owned()),
+    ] {
+        fs::create_dir_all(dir.join(folder)).unwrap();
+        fs::write(dir.join(folder).join(name), "").unwrap();
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/deb/postrm");
+    let script = fs::read_to_string(script).unwrap();
+    let (functions, _) = script.split_once("if [ \"$1\" = purge ]").unwrap();
+    let here = functions.replace("state=/var/lib/penstock", "state=$1");
+    assert_ne!(here, functions, "the script has another place of the site directory");
+    let script = format!("{here}\npurge_state");
+    let output = Command::new("sh").args(["-ec", &script, "sh"]).arg(dir).output().unwrap();
+    let left: Vec<_> = fs::read_dir(dir).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(output.status.success() && left == ["foreign"], "{left:?}: {}", told(&output));
 }
 
 fn kill(name: &str, id: u32) {
@@ -679,6 +707,8 @@ fn d5_an_operators_etcd_is_reached_by_tls_and_password() {
     let view = far.run(&["site", "takeover", "--i-have-fenced=f2"]);
     assert_eq!(view.status.code(), Some(6), "{}", told(&view));
     assert!(told(&view).contains("site recover"), "{}", told(&view));
+    let dirs = [far, second].map(|site| site.dir.clone());
+    dirs.iter().for_each(|dir| assert_purged(dir));
 }
 
 /// E6: an etcd of the operator's that keeps all of its history is refused when the daemon starts.
