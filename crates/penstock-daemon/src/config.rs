@@ -1,6 +1,7 @@
 //! The site's configuration: the types of its tables. [`crate::settings`] reads them from files and
 //! other layers. Unknown keys are errors.
 
+use penstock_net::trust::preferred_suites;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -369,7 +370,7 @@ impl Config {
     /// One is not known; the text names those that are.
     pub fn suites(&self) -> Result<Vec<CipherSuite>, ConfigError> {
         if self.cipher_suites.is_empty() {
-            return Ok(CipherSuite::preferred().to_vec());
+            return Ok(preferred_suites().to_vec());
         }
         let parse = |text: &String| text.parse().map_err(ConfigError::CipherSuite);
         self.cipher_suites.iter().map(parse).collect()
@@ -469,7 +470,7 @@ mod tests {
     fn cipher_suites_are_those_that_are_listed() {
         let suites =
             |line: &str| toml::from_str::<Config>(&format!("{line}\n{TEXT}")).unwrap().suites();
-        assert_eq!(suites("").unwrap(), CipherSuite::preferred());
+        assert_eq!(suites("").unwrap(), preferred_suites());
         let listed = suites(r#"cipher_suites = ["chacha20-poly1305", "aes256-gcm"]"#).unwrap();
         assert_eq!(listed, [CipherSuite::Chacha20Poly1305, CipherSuite::Aes256Gcm]);
         let why = suites(r#"cipher_suites = ["rc4"]"#).unwrap_err().to_string();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use penstock_net::trust::{
     PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config, peer_server_name,
+    preferred_suites,
 };
-use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::PeerId;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
@@ -44,7 +44,7 @@ impl Site {
 pub fn tls(identity: &PeerCertificate, other: &Site, purpose: Purpose) -> Arc<ClientConfig> {
     let known = TrustStore::new(other.authority().certificate().clone()).unwrap();
     let name = Some(other.name.parse().unwrap());
-    client_config(purpose, identity, &Arc::new(known), name, &CipherSuite::preferred()).unwrap()
+    client_config(purpose, identity, &Arc::new(known), name, &preferred_suites()).unwrap()
 }
 
 /// Formats a request of the site API: its first line without the protocol, then a body.

@@ -605,7 +605,7 @@ problem_codes! {
     "Lanes and paths":
     Lanes "lanes" 403 NotAuthorised AfterChange
         "The peer cannot open lanes to the source site."
-        "Pair the sites again.";
+        "Read the reason: allow the cipher suite at both sites, or pair the sites again.";
     LaneDistrust "lane-certificate" 503 Temporary Later
         "The two ends of a lane do not trust each other."
         "Pair the sites again if the error persists.";

@@ -14,8 +14,8 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::{JoinFile, JoinHalf, JoinedSite};
 use penstock_net::trust::{
     ALPN_HTTP1, PairingToken, pairing_client_config, pairing_exporter, peer_server_name,
+    preferred_suites,
 };
-use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::Name;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -143,7 +143,7 @@ async fn talk(token: &PairingToken, peer: &Name) -> Result<JoinedSite, Problem> 
     let internal = |error: penstock_net::trust::TrustError| {
         Problem::new(ProblemCode::Trust, "cannot start to join").because(error)
     };
-    let suites = CipherSuite::preferred();
+    let suites = preferred_suites();
     let mut config = (*pairing_client_config(token.authority, &suites).map_err(internal)?).clone();
     config.alpn_protocols = vec![ALPN_HTTP1.to_vec()];
     let tcp = TcpStream::connect(&token.address)

@@ -50,7 +50,7 @@ pub fn peer_server_name() -> ServerName<'static> {
 ///
 /// No session is kept or resumed, so that each connection verifies its certificates again.
 ///
-/// `suites` are offered in this order, but the client's order decides. `CipherSuite::preferred()`
+/// `suites` are offered in this order, but the client's order decides. `preferred_suites()`
 /// is right unless an operator chose.
 ///
 /// # Errors

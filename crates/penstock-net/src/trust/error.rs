@@ -98,8 +98,8 @@ pub fn is_distrust(error: &Error) -> bool {
     )
 }
 
-/// Returns whether the other end allows none of the cipher suites that were offered. A site's
-/// configuration may change, and so may a bit on the way, which breaks a handshake as well.
+/// Returns whether the other end sent `handshake_failure` (RFC 8446, section 6.2). rustls sends it
+/// where no cipher suite or key exchange is common, and where the hello was damaged on the way.
 pub fn has_no_common_suite(error: &Error) -> bool {
     matches!(error, Error::AlertReceived(AlertDescription::HandshakeFailure))
 }

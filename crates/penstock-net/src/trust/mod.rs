@@ -65,7 +65,7 @@ pub use pairing::{
     ParseTokenError, issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,
     verify_pairing,
 };
-pub use provider::{ALPN_HTTP1, ALPN_HTTP2, ALPN_LANE};
+pub use provider::{ALPN_HTTP1, ALPN_HTTP2, ALPN_LANE, preferred_suites};
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
 pub use service::{ServiceCertificate, ServiceFacts, WebCertificate, WebName};
 pub use store::{TrustStore, Vouched};

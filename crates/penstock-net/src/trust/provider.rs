@@ -16,6 +16,21 @@ pub const ALPN_HTTP2: &[u8] = b"h2";
 /// ALPN protocol of the site API over HTTP/1.1.
 pub const ALPN_HTTP1: &[u8] = b"http/1.1";
 
+/// Returns all suites, the one that is fastest on this CPU first.
+pub fn preferred_suites() -> [CipherSuite; 3] {
+    let [aes128, aes256, chacha20] = CipherSuite::ALL;
+    if cpu_has_aes() { [aes128, aes256, chacha20] } else { [chacha20, aes128, aes256] }
+}
+
+fn cpu_has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}
+
 /// Returns rustls' implementation of a suite.
 fn supported(suite: CipherSuite) -> SupportedCipherSuite {
     match suite {

@@ -99,9 +99,12 @@ pub(crate) fn run(
             // An answer from one address of several proves nothing about the others. Another site
             // may use the address now, or that peer may not know of a pairing yet, or run another
             // release.
-            let others = shared.lock().lanes.may_have_other(path);
-            let verdict = verdict(&error, &dialer.site, shared.spec.cipher_suite.is_some());
-            let verdict = verdict.filter(|_| !others);
+            let (others, has_opened) = {
+                let state = shared.lock();
+                (state.lanes.may_have_other(path), state.cipher.is_some())
+            };
+            let suite_is_new = shared.spec.cipher_suite.is_some() && !has_opened;
+            let verdict = verdict(&error, &dialer.site, suite_is_new).filter(|_| !others);
             if let Some(error) = verdict {
                 shared.broken(error);
             } else if is_breach_of_opening(&error) {
@@ -139,9 +142,10 @@ pub(crate) fn run(
     }
 }
 
-/// Returns the error of the task if a failed dial means that no dial will ever succeed. Where the
-/// transfer asks for a cipher suite, that includes an end that does not allow it.
-fn verdict(error: &ConnectError, site: &Name, asks_for_suite: bool) -> Option<TaskError> {
+/// Returns the error of the task if a failed dial means that no dial will ever succeed.
+/// `suite_is_new`: the transfer asks for a cipher suite, and no lane of the task has opened with
+/// it. Then the source does not allow this suite; later the cause may be damage on the way.
+fn verdict(error: &ConnectError, site: &Name, suite_is_new: bool) -> Option<TaskError> {
     match error {
         ConnectError::Refused(refusal) => TaskError::of_refusal(refusal),
         ConnectError::WrongPeer { .. } => Some(TaskError::WrongPeer(Cause::of(error))),
@@ -152,7 +156,7 @@ fn verdict(error: &ConnectError, site: &Name, asks_for_suite: bool) -> Option<Ta
             Some(TaskError::Distrust(Cause::of(error)))
         }
         ConnectError::Lane { source: LaneError::Handshake(cause), .. }
-            if asks_for_suite && has_no_common_suite(cause) =>
+            if suite_is_new && has_no_common_suite(cause) =>
         {
             Some(TaskError::NoLanes { site: site.clone(), source: Cause::of(error) })
         }

@@ -27,15 +27,6 @@ impl CipherSuite {
     /// All suites.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::Chacha20Poly1305];
 
-    /// Returns all suites, the one that is fastest on this CPU first.
-    pub fn preferred() -> [Self; 3] {
-        if cpu_has_aes() {
-            Self::ALL
-        } else {
-            [Self::Chacha20Poly1305, Self::Aes128Gcm, Self::Aes256Gcm]
-        }
-    }
-
     /// Returns the suite's name.
     pub fn name(self) -> &'static str {
         match self {
@@ -59,15 +50,6 @@ impl FromStr for CipherSuite {
         let named = Self::ALL.into_iter().find(|suite| suite.name() == text);
         named.ok_or_else(|| UnknownCipherSuite(text.to_owned()))
     }
-}
-
-fn cpu_has_aes() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("aes");
-    #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return false;
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::PathText;
-use penstock_net::trust::Purpose;
-use penstock_proto::frame::CipherSuite;
+use penstock_net::trust::{Purpose, preferred_suites};
 use penstock_proto::slicing::Slicing;
 use penstock_testkit::{Scratch, Site, Wait, assert_same_files, penstock, request, talk};
 use rustls::ClientConfig;
@@ -413,10 +412,8 @@ fn d4_who_is_not_paired_or_not_of_this_version_gets_nothing() {
     let foreign = talk(&foreign, lab.address(), &health);
     assert!(foreign.is_err(), "a certificate of a site that is not paired: {foreign:?}");
     let authority = lab.authority();
-    let anonymous = penstock_net::trust::pairing_client_config(
-        authority.fingerprint(),
-        &CipherSuite::preferred(),
-    );
+    let anonymous =
+        penstock_net::trust::pairing_client_config(authority.fingerprint(), &preferred_suites());
     let reply = talk(&anonymous.unwrap(), lab.address(), &show).unwrap();
     assert!(reply.starts_with("HTTP/1.1 403"), "{reply}");
     lab.ok(&["site", "unpair", "hpc"]);
@@ -505,10 +502,8 @@ fn bodies_are_as_long_as_they_need_to_be() {
     lab.watch(id.trim()).until(|event| event["type"] == "summary");
     assert!(hpc.store.join("in/sub/f1").exists());
     let authority = lab.authority();
-    let stranger = penstock_net::trust::pairing_client_config(
-        authority.fingerprint(),
-        &CipherSuite::preferred(),
-    );
+    let stranger =
+        penstock_net::trust::pairing_client_config(authority.fingerprint(), &preferred_suites());
     let (client, body) = (stranger.unwrap(), |bytes: usize| format!("\"{}\"", "x".repeat(bytes)));
     let reply = ask(&lab, &client, "POST", "/pair", &body(20_000));
     assert!(reply.contains("used up, or too old"), "no token is open, so no body is read: {reply}");

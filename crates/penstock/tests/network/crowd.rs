@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_net::trust::{pairing_client_config, peer_server_name};
+use penstock_net::trust::{pairing_client_config, peer_server_name, preferred_suites};
 use penstock_net::{LocalBind, SocketOptions};
-use penstock_proto::frame::CipherSuite;
 use penstock_testkit::Site;
 use rustls::{ClientConfig, ClientConnection};
 
@@ -44,7 +43,7 @@ impl Crowd {
     pub(super) fn start(from: IpAddr, to: SocketAddr, site: &Site, kinds: Kinds) -> Self {
         penstock_sys::raise_file_limit();
         let fingerprint = site.authority().fingerprint();
-        let tls = pairing_client_config(fingerprint, &CipherSuite::preferred()).unwrap();
+        let tls = pairing_client_config(fingerprint, &preferred_suites()).unwrap();
         let mut crowd = Self { stop: Arc::default(), opened: Arc::default(), threads: Vec::new() };
         let (all, ready) = std::sync::mpsc::channel();
         let runs = [(kinds.half_open, 0), (kinds.trickling, 1), (kinds.idle, 2)];

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use data_encoding::HEXLOWER;
 use futures_util::{StreamExt as _, stream};
 use penstock_net::trust::{
-    PairingToken, Purpose, SiteAuthority, pairing_client_config, pairing_exporter, peer_server_name,
+    PairingToken, Purpose, SiteAuthority, pairing_client_config, pairing_exporter,
+    peer_server_name, preferred_suites,
 };
 use penstock_net::{LaneStream, LocalBind, SocketOptions, Wake};
 use penstock_proto::digest::DigestKind;
-use penstock_proto::frame::{self, CipherSuite, FrameKind, Framing, Header, Hello};
+use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::LaneId;
 use penstock_sys::EventFd;
 use penstock_testkit::{
@@ -268,7 +269,7 @@ fn d4_anonymous_bodies_take_little_memory() {
     let address = a.start();
     // A token that is open: otherwise nothing of a body would be read.
     a.ok(&["site", "pair"]);
-    let tls = pairing_client_config(a.authority().fingerprint(), &CipherSuite::preferred());
+    let tls = pairing_client_config(a.authority().fingerprint(), &preferred_suites());
     let tls = tls.unwrap();
     let before = status_of(a.process(), "VmRSS");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -370,7 +371,7 @@ fn d5_a_token_enters_no_authority_of_another_site() {
     let c = Site::init(root.path(), "c", None);
     let (issuer, thief, victim) = (a.authority(), b.authority(), c.authority());
     let token: PairingToken = a.ok(&["site", "pair"]).trim().parse().unwrap();
-    let tls = pairing_client_config(issuer.fingerprint(), &CipherSuite::preferred()).unwrap();
+    let tls = pairing_client_config(issuer.fingerprint(), &preferred_suites()).unwrap();
     let enter = |shown: &SiteAuthority, signer: &SiteAuthority| {
         let mut kept = Kept::open(&tls, address).unwrap();
         let exporter = pairing_exporter(&kept.0.conn).unwrap();

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use penstock_net::trust::{PeerCertificate, Purpose, TrustStore, server_config};
+use penstock_net::trust::{PeerCertificate, Purpose, TrustStore, preferred_suites, server_config};
 use penstock_net::{ConnectError, LaneStream, LocalBind, SocketOptions};
 use penstock_proto::digest::DigestKind;
-use penstock_proto::frame::{CipherSuite, Fetch, FrameKind, Framing, Header, Hello};
+use penstock_proto::frame::{Fetch, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::{LaneId, TransferId};
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::Slicing;
@@ -221,7 +221,7 @@ fn break_lane(mut tcp: TcpStream, told: &Told) -> Result<(), Box<dyn std::error:
     let identity = PeerCertificate::load(&told.keys)?;
     let trust = Arc::new(TrustStore::new(identity.authority().clone())?);
     trust.pin(told.other.clone().into())?;
-    let suites = CipherSuite::preferred();
+    let suites = preferred_suites();
     let config = server_config(Purpose::Lane, &identity, &trust, &suites)?;
     let mut acceptor = Acceptor::default();
     let accepted = loop {

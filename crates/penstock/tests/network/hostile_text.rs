@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use penstock_net::trust::{PeerCertificate, Purpose, TrustStore, server_config};
-use penstock_proto::frame::CipherSuite;
+use penstock_net::trust::{PeerCertificate, Purpose, TrustStore, preferred_suites, server_config};
 use penstock_proto::text;
 use penstock_testkit::{ProxiedPair, Site, Wait, make_set, seed, told};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -27,7 +26,7 @@ impl Impostor {
         let identity = PeerCertificate::load(&site.dir.join("trust")).unwrap();
         let trust = Arc::new(TrustStore::new(identity.authority().clone()).unwrap());
         trust.pin(other.authority().certificate().clone()).unwrap();
-        let suites = CipherSuite::preferred();
+        let suites = preferred_suites();
         let config = server_config(Purpose::SiteApi, &identity, &trust, &suites).unwrap();
         let mut config = (*config).clone();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

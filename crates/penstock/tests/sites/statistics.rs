@@ -112,7 +112,8 @@ fn a_transfer_has_statistics() {
 }
 
 /// Promise: lanes use the one suite that a transfer asks for, and its statistics name it. Where
-/// either site excludes the suite, the transfer fails with that reason; lanes in clear have none.
+/// either site excludes the suite, the transfer fails at its first attempt with that reason. Lanes
+/// in clear have none, and a transfer within a host has no lanes.
 #[test]
 fn a_transfer_has_the_suite_that_it_asks_for() {
     let root = Scratch::in_memory();
@@ -139,14 +140,27 @@ fn a_transfer_has_the_suite_that_it_asks_for() {
     );
     assert!(why.contains("no cipher"), "{why}");
 
+    let places = [
+        (["lab:data/set", "hpc:data/clear"], "--encryption=off", "clear"),
+        (["hpc:data/set", "hpc:data/within"], "--encryption=tls", "none"),
+    ];
+    for (places, encryption, cipher) in places {
+        let id = hpc.submit(&[&places[..], &["--bwlimit=2MiB/s", encryption]].concat());
+        hpc.wait_done(&id);
+        let statistics = json(&hpc, &format!("/transfers/{id}/statistics"));
+        assert_eq!(statistics["peers"][0]["cipher"], cipher, "{statistics}");
+    }
+
     hpc.set_config(&format!("cipher_suites = [\"aes128-gcm\"]\n{}", hpc.config()));
     hpc.stop();
     hpc.start();
     let id = hpc.submit(&asking("aes256-gcm"));
     let own = hpc.wait(&id);
+    assert_eq!((&own["state"], hpc.show(&id)["attempt"].as_u64()), (&"failed".into(), Some(1)));
     assert!(own.to_string().contains("does not allow the cipher suite `aes256-gcm`"), "{own}");
     let id = lab.submit(&["hpc:data/set", "lab:data/back", "--cipher-suite=aes256-gcm"]);
     let other = lab.wait(&id);
+    assert_eq!((&other["state"], lab.show(&id)["attempt"].as_u64()), (&"failed".into(), Some(1)));
     assert!(other.to_string().contains("no cipher suite in common"), "{other}");
 }
 

@@ -1,11 +1,11 @@
 //! The promises of trust, on handshakes in memory and keys in temporary directories.
 
+use crate::trust::preferred_suites;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use penstock_proto::capability::Capability;
-use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
@@ -40,7 +40,7 @@ impl Site {
     }
 
     pub(crate) fn server(&self, purpose: Purpose) -> Arc<ServerConfig> {
-        server_config(purpose, &self.identity, &self.trust, &CipherSuite::preferred()).unwrap()
+        server_config(purpose, &self.identity, &self.trust, &preferred_suites()).unwrap()
     }
 
     pub(crate) fn client(&self, purpose: Purpose, expected: Option<&str>) -> Arc<ClientConfig> {
@@ -53,7 +53,7 @@ impl Site {
         purpose: Purpose,
         expected: Option<&str>,
     ) -> Arc<ClientConfig> {
-        let suites = CipherSuite::preferred();
+        let suites = preferred_suites();
         client_config(purpose, identity, &self.trust, expected.map(name), &suites).unwrap()
     }
 }
@@ -121,7 +121,7 @@ fn d4_a_paired_third_site_cannot_impersonate_a_second() {
     let now = SystemTime::now();
     let forged = c.authority.issue_between(&peer("site-b", "dtn1"), now - day, now + day).unwrap();
 
-    let suites = CipherSuite::preferred();
+    let suites = preferred_suites();
     let as_client = client_config(Purpose::Lane, &forged, &c.trust, None, &suites).unwrap();
     let error = refusal(as_client, a.server(Purpose::Lane));
     assert!(error.contains("not signed by the authority pinned for its site"), "{error}");
@@ -248,7 +248,7 @@ fn a_pinned_name_is_not_taken_over() {
 #[test]
 fn d5_no_certificate_is_better_than_a_bad_one() {
     let (lab, hpc) = paired("lab", "hpc");
-    let suites = CipherSuite::preferred();
+    let suites = preferred_suites();
     let nobody = pairing_client_config(hpc.authority.fingerprint(), &suites).unwrap();
     let (_, server) = handshake(nobody, hpc.server(Purpose::SiteApi)).unwrap();
     assert!(server.peer_certificates().is_none());
@@ -277,7 +277,7 @@ fn d5_pairing_by_token() {
     assert!(!format!("{token:?}").contains("secret"), "the secret stays out of logs");
 
     let connect = || {
-        let client = pairing_client_config(token.authority, &CipherSuite::preferred()).unwrap();
+        let client = pairing_client_config(token.authority, &preferred_suites()).unwrap();
         handshake(client, lab.server(Purpose::SiteApi)).unwrap()
     };
     let (client, server) = connect();
@@ -332,8 +332,7 @@ fn d5_a_token_is_not_guessed_and_not_kept() {
 #[test]
 fn d5_the_joiner_refuses_another_issuer() {
     let (lab, evil) = (Site::new("lab"), Site::new("lab"));
-    let client =
-        pairing_client_config(lab.authority.fingerprint(), &CipherSuite::preferred()).unwrap();
+    let client = pairing_client_config(lab.authority.fingerprint(), &preferred_suites()).unwrap();
     let error = refusal(client, evil.server(Purpose::SiteApi));
     assert!(error.contains("not the one that the token names"), "{error}");
 }
@@ -408,7 +407,7 @@ fn keys_are_kept_private() {
     assert_eq!(identity.expires(), lab.identity.expires());
     let second = authority.issue_peer(&peer("lab", "dtn2")).unwrap();
     let client = lab.client_as(&second, Purpose::Lane, None);
-    let suites = CipherSuite::preferred();
+    let suites = preferred_suites();
     let server = server_config(Purpose::Lane, &identity, &lab.trust, &suites).unwrap();
     handshake(client, server).unwrap();
     assert!(authority.issue_peer(&peer("hpc", "dtn1")).is_err(), "not for another site");

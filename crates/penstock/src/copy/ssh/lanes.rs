@@ -19,15 +19,14 @@ use std::time::Duration;
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_net::trust::{
-    PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config, server_config,
-    verify_capability,
+    PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
+    preferred_suites, server_config, verify_capability,
 };
 use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
 use penstock_peer::{
     LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceMemory, SourceService,
 };
 use penstock_proto::capability::Capability;
-use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_sys::now_seconds;
 use rustls::ServerConfig;
@@ -148,7 +147,7 @@ impl Keys {
     /// The keys do not fit, which does not happen.
     pub(super) fn lane_config(&self) -> Result<LaneConfig, Problem> {
         let other = Some(self.other.clone());
-        let suites = CipherSuite::preferred();
+        let suites = preferred_suites();
         let config = client_config(Purpose::Lane, &self.identity, &self.trust, other, &suites);
         let config = config.map_err(keys_failed)?;
         Ok(Arc::new(move |_: &Name, _| Ok(Arc::clone(&config))))
@@ -159,7 +158,7 @@ impl Keys {
     /// # Errors
     /// As [`Keys::lane_config`].
     pub(super) fn server_config(&self) -> Result<Arc<ServerConfig>, Problem> {
-        server_config(Purpose::Lane, &self.identity, &self.trust, &CipherSuite::preferred())
+        server_config(Purpose::Lane, &self.identity, &self.trust, &preferred_suites())
             .map_err(keys_failed)
     }
 }
