@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_exit::{ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::signals::{self, Ending, USUAL};
@@ -66,7 +66,15 @@ impl Interruption {
 
 /// Returns the error of a benchmark that was ended by a signal.
 pub(crate) fn interrupted() -> anyhow::Error {
-    Failure::new(ExitCode::Interrupted, "interrupted")
-        .hint("the same command continues, and repeats the cell that was running")
-        .into()
+    Failure::new(ExitCode::Interrupted, "interrupted").into()
+}
+
+/// Adds a hint to the error of an interruption, and to no other error.
+pub(crate) fn with_hint(error: anyhow::Error, hint: &str) -> anyhow::Error {
+    match exit::code_of(&error) {
+        ExitCode::Interrupted => {
+            Failure::new(ExitCode::Interrupted, format!("{error:#}")).hint(hint).into()
+        }
+        _ => error,
+    }
 }

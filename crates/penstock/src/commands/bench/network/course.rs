@@ -74,8 +74,8 @@ impl Course<'_> {
         for repeat in 1..=self.args.repeats {
             exit::warn(&format!("repeat {repeat} of {}", self.args.repeats));
             if let Err(error) = self.repeat(repeat, &mover, (&ways, &portions), &mut result) {
-                let (count, times) = (repeat - 1, self.args.repeats);
-                let error = error.context(format!("{count} of {times} repeats are complete"));
+                let times = self.args.repeats;
+                let error = error.context(format!("repeat {repeat} of {times} is not complete"));
                 return Ok((result, Some(error)));
             }
         }

@@ -23,12 +23,15 @@ mod ways;
 
 use std::path::Path;
 
-use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode};
 
 use crate::client::Client;
-use crate::commands::bench::interruption::Interruption;
+use crate::commands::bench::interruption::{Interruption, with_hint};
 pub(super) use arguments::NetworkArgs;
 use course::Course;
+
+/// What an interruption leaves.
+const HINT: &str = "the transfer that ran is cancelled; the same command measures anew";
 
 /// Runs it; blocks until all transfers have ended. Prints what was measured before an error too.
 ///
@@ -38,7 +41,7 @@ pub(super) fn run(args: &NetworkArgs, directory: &Path) -> anyhow::Result<ExitCo
     let client = Client::new(directory)?;
     let interruption = Interruption::catch()?;
     let course = Course { client: &client, interruption: &interruption, args };
-    let (measured, stopped) = course.run().map_err(in_words)?;
+    let (measured, stopped) = course.run().map_err(|error| with_hint(error, HINT))?;
     if !measured.runs.is_empty() {
         let text = match args.json {
             true => serde_json::to_string(&measured)?,
@@ -46,15 +49,5 @@ pub(super) fn run(args: &NetworkArgs, directory: &Path) -> anyhow::Result<ExitCo
         };
         exit::print(&text)?;
     }
-    stopped.map_or(Ok(ExitCode::Done), |error| Err(in_words(error)))
-}
-
-/// Says of an interruption what it leaves.
-fn in_words(error: anyhow::Error) -> anyhow::Error {
-    match exit::code_of(&error) {
-        ExitCode::Interrupted => Failure::new(ExitCode::Interrupted, "interrupted")
-            .hint("the transfer that ran is cancelled; the same command measures anew")
-            .into(),
-        _ => error,
-    }
+    stopped.map_or(Ok(ExitCode::Done), |error| Err(with_hint(error, HINT)))
 }

@@ -153,7 +153,7 @@ impl Default for StorageWish {
 pub(super) struct Modes {
     encryption: Vec<Encryption>,
     /// Only for encrypted lanes: there is one mode in clear for all of them.
-    cipher_suite: Vec<Suite>,
+    cipher_suite: Vec<SuiteChoice>,
     digest: Vec<DigestKind>,
     lanes: Vec<Lanes>,
     piece_size: Vec<PieceSize>,
@@ -164,7 +164,7 @@ impl Default for Modes {
     fn default() -> Self {
         Self {
             encryption: vec![Encryption::Tls],
-            cipher_suite: vec![Suite(None)],
+            cipher_suite: vec![SuiteChoice(None)],
             digest: vec![DigestKind::Blake3],
             lanes: vec![Lanes(None)],
             piece_size: vec![PieceSize(None)],
@@ -275,9 +275,9 @@ impl From<Lanes> for Scalar {
 /// A cipher suite of TLS; none if the two sites decide.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-struct Suite(Option<CipherSuite>);
+struct SuiteChoice(Option<CipherSuite>);
 
-impl TryFrom<String> for Suite {
+impl TryFrom<String> for SuiteChoice {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -290,8 +290,8 @@ impl TryFrom<String> for Suite {
     }
 }
 
-impl From<Suite> for String {
-    fn from(suite: Suite) -> Self {
+impl From<SuiteChoice> for String {
+    fn from(suite: SuiteChoice) -> Self {
         suite.0.map_or(AUTOMATIC, CipherSuite::name).to_owned()
     }
 }
@@ -634,7 +634,9 @@ mod tests {
         let asked: Vec<_> = ciphers.iter().filter_map(|mode| mode.cipher_suite).collect();
         assert_eq!((ciphers.len(), asked), (4, CipherSuite::ALL.to_vec()));
         let sizes = ready("sizes.toml");
-        assert!(sizes.storage.measure && sizes.datasets.len() == 13);
+        let slugs: Vec<_> = sizes.datasets.iter().map(DatasetName::slug).collect();
+        assert_eq!((slugs[0].as_str(), slugs[12].as_str()), ("262144x1KiB", "2x16GiB"));
+        assert!(sizes.storage.measure && slugs.len() == 13 && sizes.modes.all().len() == 2);
     }
 
     /// Promise: what a matrix does not know is refused with its place and the nearest name.

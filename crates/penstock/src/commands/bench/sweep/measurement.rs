@@ -295,7 +295,9 @@ pub(super) fn flags(observed: &[Observed], before: &BTreeMap<String, f64>) -> Ve
 #[cfg(test)]
 mod tests {
     use penstock_api::time_use::ActivitySeconds;
+    use penstock_proto::frame::CipherSuite;
 
+    use super::super::record::examples;
     use super::*;
 
     fn known(values: &[f64]) -> Vec<Option<f64>> {
@@ -317,6 +319,26 @@ mod tests {
         };
         let (site, is_target) = ("hpc".to_owned(), true);
         Observed { site, is_target, series: vec![series], statistics: Vec::new() }
+    }
+
+    /// Promise: a cell is flagged if its lanes had another suite than its mode asks for, or if none
+    /// was seen.
+    #[test]
+    fn another_suite_is_flagged() {
+        let [mut mode, _] = <[Mode; 2]>::try_from(examples::run().modes).unwrap();
+        assert_eq!(suite_flag(&mode), None, "none is asked for");
+        for (asked, seen, flag) in [
+            (CipherSuite::Chacha20Poly1305, Some("ChaCha20-Poly1305"), None),
+            (CipherSuite::Aes256Gcm, Some("AES-256-GCM"), None),
+            (CipherSuite::Aes256Gcm, Some("AES-128-GCM"), Some("AES-128-GCM instead of")),
+            (CipherSuite::Aes256Gcm, None, Some("not seen")),
+        ] {
+            mode.cipher_suite = Some(asked);
+            mode.suite = seen.map(str::to_owned);
+            let found = suite_flag(&mode);
+            assert_eq!(found.is_some(), flag.is_some(), "{asked}, {seen:?}");
+            assert!(found.is_none_or(|text| text.contains(flag.unwrap())), "{asked}, {seen:?}");
+        }
     }
 
     /// Promise: the steady rate leaves out the begin and the end, and is not told of a short run.

@@ -43,7 +43,11 @@ use ends::Ends;
 use matrix::{Direction, Matrix, Origin};
 use schedule::{Planned, schedule};
 
+use crate::commands::bench::interruption::with_hint;
 use crate::output::duration;
+
+/// What an interruption leaves.
+const HINT: &str = "the same command continues, and repeats the cell that was running";
 
 /// Arguments of `penstock bench sweep`.
 #[derive(clap::Args)]
@@ -87,7 +91,9 @@ pub(super) fn run(args: &SweepArgs, directory: &Path) -> anyhow::Result<ExitCode
     }
     match (&args.matrix, &args.out) {
         (Some(matrix), _) if args.plan => plan(matrix, directory),
-        (Some(matrix), Some(out)) => running::run(matrix, out, directory),
+        (Some(matrix), Some(out)) => {
+            running::run(matrix, out, directory).map_err(|error| with_hint(error, HINT))
+        }
         // The command line asks for both.
         _ => Ok(ExitCode::Usage),
     }
