@@ -4,14 +4,14 @@
 //! P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, Journal of the
 //! American Statistical Association 63 (1968). The variance is that of Kendall's score without
 //! ties, which makes the interval wider where there are ties. It holds for points that do not
-//! depend on each other. Samples of a process do, those that follow each other most. So points are
-//! the medians of a few blocks of samples.
+//! depend on each other. Samples of one process depend on those just before them. The points are
+//! therefore medians of up to 24 blocks of samples.
 
 use serde::Serialize;
 
 use crate::median;
 
-/// Most blocks: enough for an interval, and as long as they can be.
+/// Most blocks. More of them would be shorter, and neighbours more alike.
 const BLOCKS_MAX: usize = 24;
 /// Fewest points that have an interval of 95 %.
 const POINTS_MIN: usize = 6;
