@@ -52,7 +52,8 @@ Usage: cargo xtask <COMMAND>
                     (clippy with the feature of that name) system (the service under a systemd)
                     container (the image, and two sites of it) packages (installs, upgrades and
                     removes them on hosts of Debian, and by dnf, and runs the quickstart) ansible
-                    (the playbooks, on hosts of real systemd)
+                    (the playbooks, on hosts of real systemd) reproducible (two builds of the last
+                    commit give the same bytes)
   fix               formats, wraps Markdown, and applies what clippy suggests
   wrap              wraps Markdown at 100 columns
   reference         writes docs/{reference,problems,api}.md, openapi/penstock-v1.json, and the
@@ -81,7 +82,7 @@ Usage: cargo xtask <COMMAND>
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 
 /// The steps of `verify long`, in the order they run.
-const LONG_STEPS: [&str; 9] = [
+const LONG_STEPS: [&str; 10] = [
     "bare",
     "schemathesis",
     "lowest",
@@ -91,6 +92,7 @@ const LONG_STEPS: [&str; 9] = [
     "container",
     "packages",
     "ansible",
+    "reproducible",
 ];
 /// Clippy of the program with the export of logs and spans.
 const OTLP_CLIPPY: [&str; 9] =
@@ -199,6 +201,7 @@ fn verify_long(steps: &[&str]) -> anyhow::Result<()> {
         .run("container", || packaging::check(&root(), &["test_container.py"]))
         .run("packages", || package::check_in_roots(&root()))
         .run("ansible", || ansible::check(&root()))
+        .run("reproducible", || package::check_bytes(&root()))
         .finish()
 }
 

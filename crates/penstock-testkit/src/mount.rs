@@ -11,6 +11,7 @@ pub use fuse::Fuse;
 pub use moosefs::MooseFs;
 
 use crate::program::tool;
+use crate::wait::Wait;
 
 /// A file system of its own, unmounted when dropped.
 pub struct Mount {
@@ -81,10 +82,17 @@ impl Mount {
         self.mounted = false;
     }
 
-    /// Unmounts; fails if any process has files open there.
+    /// Unmounts, and waits until no loop device has its image; fails if any process has files open
+    /// there.
     pub fn unmount(&mut self) {
         tool("umount", &[&self.path]);
         self.mounted = false;
+        // A mount namespace that a test beside this one has made may have a copy of the mount. As
+        // long as that is there, a mount of the image is of the same file system, power cut or not.
+        if let Some(image) = &self.image {
+            let devices = || tool("losetup", &[&"-j", image]);
+            Wait::new("the end of a loop device").is(|| devices().is_empty());
+        }
     }
 
     /// Mounts it with another option, as `ro`.

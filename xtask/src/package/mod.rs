@@ -24,6 +24,7 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 
 pub(crate) use check::{check, check_in_roots, write_contents};
+pub(crate) use cross::check_bytes;
 pub(crate) use install::stage;
 pub(crate) use release::check as check_release;
 
