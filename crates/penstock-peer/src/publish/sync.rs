@@ -118,7 +118,7 @@ impl Publisher<'_> {
         let mut guard = self.shared.lock();
         let state = &mut *guard;
         let epoch = state.epochs.handle_renamed(penstock_sys::boottime_now(), pieces.len(), 0);
-        state.epochs.handle_synced(false);
+        state.epochs.handle_names_lost();
         finishes.into_iter().for_each(|finish| state.epochs.handle_finish(finish));
         self.shared.report(state, Report::SyncFailed { epoch, errno });
         state.return_all();
