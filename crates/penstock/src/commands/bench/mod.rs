@@ -2,6 +2,7 @@
 //! transfers can do.
 
 mod benchmark;
+mod file_sizes;
 mod interruption;
 mod mover;
 mod network;
@@ -34,6 +35,7 @@ use penstock_proto::units::{KIB, counted, parse_size};
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
 use crate::output::output_file::OutputFile;
+use file_sizes::FileSizes;
 use table::{print_benchmark, print_list};
 
 /// Interval at which a benchmark that runs is looked at.
@@ -104,8 +106,8 @@ struct StorageArgs {
     #[arg(long, value_delimiter = ',', value_name = "OPERATION")]
     ops: Vec<BenchmarkKind>,
     /// Sizes of files: `auto`, a list such as `4KiB,1GiB`, or a range `4KiB-1GiB` in powers of two
-    #[arg(long, default_value = "auto", value_parser = sizes)]
-    sizes: Sizes,
+    #[arg(long, default_value = "auto", value_parser = FileSizes::of)]
+    sizes: FileSizes,
     /// Threads of each peer: `auto`, as a transfer within the host has, or a number
     #[arg(long, default_value = "auto", value_name = "N", value_parser = automatic("auto"))]
     threads: Automatic,
@@ -142,33 +144,6 @@ fn automatic(word: &'static str) -> impl Fn(&str) -> Result<Automatic, String> +
         Ok(0) | Err(_) => Err(format!("give `{word}` or a number from 1 on")),
         Ok(number) => Ok(Automatic(Some(number))),
     }
-}
-
-/// Sizes in bytes; none where the site chooses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Sizes(Vec<u64>);
-
-fn sizes(text: &str) -> Result<Sizes, String> {
-    let size = |text: &str| match parse_size(text) {
-        Ok(0) => Err("a size is at least 1 byte".to_owned()),
-        size => size.map_err(|error| error.to_string()),
-    };
-    if text == "auto" {
-        return Ok(Sizes(Vec::new()));
-    }
-    if let Some((low, high)) = text.split_once('-') {
-        let (low, high) = (size(low)?, size(high)?);
-        if low > high {
-            return Err("the smaller size comes first".to_owned());
-        }
-        let doubled =
-            std::iter::successors(Some(low.next_power_of_two()), |size| size.checked_mul(2));
-        let between = doubled.filter(|size| *size > low).take_while(|size| *size < high);
-        let mut all: Vec<u64> = [low].into_iter().chain(between).chain([high]).collect();
-        all.dedup();
-        return Ok(Sizes(all));
-    }
-    text.split(',').map(size).collect::<Result<_, _>>().map(Sizes)
 }
 
 /// Bytes, a share of the free ones, or what the site chooses.
@@ -265,7 +240,7 @@ fn measure(client: &Client, args: &StorageArgs) -> anyhow::Result<ExitCode> {
         path,
         peers: args.peers.0,
         operations: args.ops.clone(),
-        sizes: args.sizes.0.clone(),
+        sizes: args.sizes.bytes().to_vec(),
         threads: args.threads.0,
         seconds: Some(args.seconds),
         repeats: Some(args.repeats),
@@ -378,17 +353,9 @@ fn cancel(client: &Client, store: &Name) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Promise: sizes, budgets and places mean what they say, and what makes no sense is refused.
+    /// Promise: budgets and places mean what they say, and what makes no sense is refused.
     #[test]
     fn arguments_are_read() {
-        assert_eq!(sizes("auto"), Ok(Sizes(Vec::new())));
-        assert_eq!(sizes("4KiB,1M"), Ok(Sizes(vec![4096, 1 << 20])));
-        assert_eq!(sizes("1K-4K"), Ok(Sizes(vec![1024, 2048, 4096])));
-        assert_eq!(sizes("3-9"), Ok(Sizes(vec![3, 4, 8, 9])));
-        assert_eq!(sizes("5-5"), Ok(Sizes(vec![5])));
-        for wrong in ["", "0", "2K-1K", "1K-", "x"] {
-            assert!(sizes(wrong).is_err(), "{wrong}");
-        }
         assert_eq!(budget("5%"), Ok(Budget::Automatic));
         assert_eq!(budget("20%"), Ok(Budget::Share(0.2)));
         assert_eq!(budget("2G"), Ok(Budget::Bytes(2 << 30)));

@@ -219,6 +219,7 @@ fn benchmark(
         path: end.dir.clone(),
         seconds: Some(wish.seconds),
         repeats: Some(wish.repeats),
+        sizes: wish.sizes.bytes().to_vec(),
         ..BenchmarkRequest::default()
     };
     let uri = START_BENCHMARK.uri(&[&end.store]);

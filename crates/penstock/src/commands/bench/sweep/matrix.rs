@@ -16,6 +16,7 @@ use penstock_proto::name::{check_relative, unescape_in_list};
 use penstock_proto::units::{format_bytes, parse_size};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::commands::bench::file_sizes::FileSizes;
 use crate::dataset::Shape;
 
 /// Begin of the name of a data set that the store has already.
@@ -139,11 +140,13 @@ pub(super) struct StorageWish {
     pub(super) measure: bool,
     pub(super) seconds: u32,
     pub(super) repeats: u32,
+    /// Sizes of the files, as in `--sizes` of `penstock bench storage`.
+    pub(super) sizes: FileSizes,
 }
 
 impl Default for StorageWish {
     fn default() -> Self {
-        Self { measure: false, seconds: 10, repeats: 3 }
+        Self { measure: false, seconds: 10, repeats: 3, sizes: FileSizes::default() }
     }
 }
 
@@ -575,6 +578,8 @@ fn flatten(key: &str, value: &serde_json::Value, into: &mut BTreeMap<String, Str
 
 #[cfg(test)]
 mod tests {
+    use penstock_proto::units::{GIB, KIB};
+
     use super::*;
 
     const SMALL: &str = "source = \"lab:raw/eval\"\ntarget = \"hpc:s/eval\"\n\
@@ -637,6 +642,8 @@ mod tests {
         let slugs: Vec<_> = sizes.datasets.iter().map(DatasetName::slug).collect();
         assert_eq!((slugs[0].as_str(), slugs[12].as_str()), ("262144x1KiB", "2x16GiB"));
         assert!(sizes.storage.measure && slugs.len() == 13 && sizes.modes.all().len() == 2);
+        let measured = sizes.storage.sizes.bytes();
+        assert_eq!((measured.first(), measured.last()), (Some(&KIB), Some(&(16 * GIB))));
     }
 
     /// Promise: what a matrix does not know is refused with its place and the nearest name.
@@ -654,6 +661,7 @@ mod tests {
             ("[modes]\nlanes = []", "no value"),
             ("[modes]\npiece_size = [\"3MiB\"]", "power of two"),
             ("[modes]\nencryption = [\"tls\", \"tls\"]", "twice"),
+            ("[storage]\nsizes = \"9-3\"", "smaller size"),
             ("[modes]\ncipher_suite = [\"rc4\"]", "aes256-gcm"),
             ("[modes]\nencryption = [\"off\"]\ncipher_suite = [\"aes256-gcm\"]", "have no cipher"),
         ] {

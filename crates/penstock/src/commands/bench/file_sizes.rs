@@ -1,0 +1,87 @@
+//! Sizes of files that a storage benchmark measures, as users write them.
+
+use penstock_proto::units::parse_size;
+use serde::{Deserialize, Serialize};
+
+const AUTOMATIC: &str = "auto";
+
+/// Sizes in bytes, each at least 1; none where the site chooses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct FileSizes(Vec<u64>);
+
+impl FileSizes {
+    /// Reads `auto`, a list as `4KiB,1M`, or a range as `1KiB-1GiB`: both ends and all powers of
+    /// two between them.
+    ///
+    /// # Errors
+    /// The text is none of these; the message says why.
+    pub(super) fn of(text: &str) -> Result<Self, String> {
+        let size = |text: &str| match parse_size(text) {
+            Ok(0) => Err("a size is at least 1 byte".to_owned()),
+            size => size.map_err(|error| error.to_string()),
+        };
+        if text == AUTOMATIC {
+            return Ok(Self::default());
+        }
+        if let Some((low, high)) = text.split_once('-') {
+            let (low, high) = (size(low)?, size(high)?);
+            if low > high {
+                return Err("the smaller size comes first".to_owned());
+            }
+            let doubled =
+                std::iter::successors(Some(low.next_power_of_two()), |size| size.checked_mul(2));
+            let between = doubled.filter(|size| *size > low).take_while(|size| *size < high);
+            let mut all: Vec<u64> = [low].into_iter().chain(between).chain([high]).collect();
+            all.dedup();
+            return Ok(Self(all));
+        }
+        text.split(',').map(size).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns the sizes in bytes; none where the site chooses.
+    pub(super) fn bytes(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for FileSizes {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::of(&text)
+    }
+}
+
+impl From<FileSizes> for String {
+    fn from(sizes: FileSizes) -> Self {
+        if sizes.0.is_empty() {
+            return AUTOMATIC.to_owned();
+        }
+        sizes.0.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: sizes mean what they say, are read again as they were written, and what makes no
+    /// sense is refused.
+    #[test]
+    fn sizes_are_what_they_say() {
+        let sizes = |text: &str| FileSizes::of(text).map(|sizes| sizes.0);
+        assert_eq!(sizes("auto"), Ok(Vec::new()));
+        assert_eq!(sizes("4KiB,1M"), Ok(vec![4096, 1 << 20]));
+        assert_eq!(sizes("1K-4K"), Ok(vec![1024, 2048, 4096]));
+        assert_eq!(sizes("3-9"), Ok(vec![3, 4, 8, 9]));
+        assert_eq!(sizes("5-5"), Ok(vec![5]));
+        for text in ["auto", "5", "3-9", "1KiB-16GiB"] {
+            let read = FileSizes::of(text).unwrap();
+            assert_eq!(FileSizes::of(&String::from(read.clone())), Ok(read));
+        }
+        for wrong in ["", "0", "9-3", "4K,", "x"] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+}
