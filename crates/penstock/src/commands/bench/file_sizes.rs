@@ -29,8 +29,8 @@ impl FileSizes {
             if low > high {
                 return Err("the smaller size comes first".to_owned());
             }
-            let doubled =
-                std::iter::successors(Some(low.next_power_of_two()), |size| size.checked_mul(2));
+            let first = low.checked_next_power_of_two();
+            let doubled = std::iter::successors(first, |size| size.checked_mul(2));
             let between = doubled.filter(|size| *size > low).take_while(|size| *size < high);
             let mut all: Vec<u64> = [low].into_iter().chain(between).chain([high]).collect();
             all.dedup();
@@ -76,6 +76,8 @@ mod tests {
         assert_eq!(sizes("1K-4K"), Ok(vec![1024, 2048, 4096]));
         assert_eq!(sizes("3-9"), Ok(vec![3, 4, 8, 9]));
         assert_eq!(sizes("5-5"), Ok(vec![5]));
+        let last = [u64::MAX - 1, u64::MAX];
+        assert_eq!(sizes(&format!("{}-{}", last[0], last[1])), Ok(last.to_vec()));
         for text in ["auto", "5", "3-9", "1KiB-16GiB"] {
             let read = FileSizes::of(text).unwrap();
             assert_eq!(FileSizes::of(&String::from(read.clone())), Ok(read));

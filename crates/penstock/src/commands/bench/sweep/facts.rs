@@ -182,6 +182,17 @@ pub(super) fn write_kept(ends: &Ends, run: &RunDirectory) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// Returns whether [`measure`] has anything to do.
+pub(super) fn is_to_measure(ends: &Ends, run: &RunDirectory, when: &str) -> bool {
+    let asked = |end: &&End| ends.clients.contains_key(&end.site);
+    storage_ends(ends).into_iter().filter(asked).any(|end| !run.has(&result_name(end, when)))
+}
+
+/// Returns the place of a result in the run directory.
+fn result_name(end: &End, when: &str) -> String {
+    format!("storage/{}-{}.{when}.json", end.site, end.store)
+}
+
 /// Measures both stores, unless that is done, and writes the results; `when` is a part of their
 /// names.
 ///
@@ -195,7 +206,7 @@ pub(super) fn measure(
     interruption: &Interruption,
 ) -> anyhow::Result<()> {
     for end in storage_ends(ends) {
-        let name = format!("storage/{}-{}.{when}.json", end.site, end.store);
+        let name = result_name(end, when);
         let Some(client) = ends.clients.get(&end.site) else {
             let (site, store) = (&end.site, &end.store);
             exit::warn(&format!("store {store} of {site} is not measured: no daemon is named"));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use penstock_api::benchmark::{BENCHMARK_REPEATS_MAX, BENCHMARK_SECONDS_MAX, BENCHMARK_SIZES_MAX};
 use penstock_api::place::{Location, PathText, requested};
 use penstock_api::proof::Proof;
 use penstock_api::transfer::{Durability, Encryption, LANES_MAX, TransferOptions};
@@ -503,6 +504,16 @@ impl Matrix {
         if self.warmup > ROUNDS_MAX {
             fault("warmup", "`warmup` is at most 1000");
         }
+        let StorageWish { seconds, repeats, sizes, .. } = &self.storage;
+        if !(1..=BENCHMARK_SECONDS_MAX).contains(seconds) {
+            fault("storage.seconds", &format!("`seconds` is 1 to {BENCHMARK_SECONDS_MAX}"));
+        }
+        if !(1..=BENCHMARK_REPEATS_MAX).contains(repeats) {
+            fault("storage.repeats", &format!("`repeats` is 1 to {BENCHMARK_REPEATS_MAX}"));
+        }
+        if sizes.bytes().len() > BENCHMARK_SIZES_MAX {
+            fault("storage.sizes", &format!("`sizes` has at most {BENCHMARK_SIZES_MAX} sizes"));
+        }
         faults
     }
 }
@@ -662,6 +673,9 @@ mod tests {
             ("[modes]\npiece_size = [\"3MiB\"]", "power of two"),
             ("[modes]\nencryption = [\"tls\", \"tls\"]", "twice"),
             ("[storage]\nsizes = \"9-3\"", "smaller size"),
+            ("[storage]\nsizes = \"1-8PiB\"", "at most 40 sizes"),
+            ("[storage]\nseconds = 0", "1 to 300"),
+            ("[storage]\nrepeats = 21", "1 to 20"),
             ("[modes]\ncipher_suite = [\"rc4\"]", "aes256-gcm"),
             ("[modes]\nencryption = [\"off\"]\ncipher_suite = [\"aes256-gcm\"]", "have no cipher"),
         ] {

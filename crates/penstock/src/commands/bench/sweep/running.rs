@@ -195,7 +195,16 @@ impl Sweep<'_> {
         if !wish.measure {
             return Ok(());
         }
+        if facts::is_to_measure(self.ends, &self.run, when) {
+            self.clear_targets()?;
+        }
         facts::measure(self.ends, &self.run, wish, when, self.mover.interruption)
+    }
+
+    /// Removes the copies of the last cells, which would take the room of a storage benchmark.
+    fn clear_targets(&self) -> anyhow::Result<()> {
+        let mut directions = self.matrix.direction.all().iter();
+        directions.try_for_each(|direction| self.directories.clear(*direction, &self.mover))
     }
 
     /// Runs one cell. An error ends the sweep; what fails in the cell is in the record.
