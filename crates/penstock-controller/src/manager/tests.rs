@@ -354,19 +354,20 @@ struct World {
     calls: Receiver<Call>,
     manager: Manager,
     running_max: usize,
+    retry_most: Duration,
 }
 
 fn start(
     directory: &tempfile::TempDir,
     peer: &Arc<FakePeer>,
     sites: &Arc<FakeSites>,
-    running_max: usize,
+    (running_max, retry_most): (usize, Duration),
 ) -> (Manager, Receiver<Call>) {
     let (calls, receiver) = mpsc::channel();
     let config = ManagerConfig {
         limits: Limits::of_site(running_max as u32),
         retry_least: Duration::from_millis(1),
-        retry_most: Duration::from_millis(5),
+        retry_most,
         restart_least: Duration::ZERO,
         ..ManagerConfig::new("hpc".parse().unwrap(), directory.path().join("journal"))
     };
@@ -397,10 +398,16 @@ fn start(
 
 impl World {
     fn new(running_max: usize) -> Self {
+        Self::with_retries(running_max, Duration::from_millis(5))
+    }
+
+    /// Makes a manager that retries after `retry_most` at the latest, and looks for room at a full
+    /// target four times as often.
+    fn with_retries(running_max: usize, retry_most: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (peer, sites) = (Arc::default(), Arc::default());
-        let (manager, calls) = start(&directory, &peer, &sites, running_max);
-        Self { directory, peer, sites, calls, manager, running_max }
+        let (manager, calls) = start(&directory, &peer, &sites, (running_max, retry_most));
+        Self { directory, peer, sites, calls, manager, running_max, retry_most }
     }
 
     /// Restarts the manager as after a restart of the daemon; `clean` is as after SIGTERM, else as
@@ -416,7 +423,8 @@ impl World {
             // Its runs never end, as if the process were gone.
             std::mem::forget(ends);
         }
-        let (manager, calls) = start(&self.directory, &self.peer, &self.sites, self.running_max);
+        let limits = (self.running_max, self.retry_most);
+        let (manager, calls) = start(&self.directory, &self.peer, &self.sites, limits);
         std::mem::forget(std::mem::replace(&mut self.manager, manager));
         self.calls = calls;
     }
@@ -654,7 +662,8 @@ fn show_durable(input: &RunInput, durable_mib: u64) {
 /// event, however often it is retried. The transfer runs as soon as there is room.
 #[test]
 fn f_a_full_target_is_one_reason_until_there_is_room() {
-    let world = World::new(4);
+    // On a busy machine, threads wake some milliseconds late: a look has to come before an attempt.
+    let world = World::with_retries(4, Duration::from_millis(400));
     let mut events = world.manager.events();
     world.peer.free.store(3 << 20, Ordering::Release);
     world.submit(1, "lab:raw/a", "hpc:s/x").unwrap();
