@@ -150,6 +150,40 @@ fn hopeless_sweeps_are_refused_at_once() {
     assert!(!out.exists() && left(&lab).is_empty() && left(&hpc).is_empty());
 }
 
+/// Promise: a sweep measures both stores before and after its cells, with the sizes that the matrix
+/// gives; the results are in the run directory, and nothing is left in either store.
+#[test]
+fn a_sweep_measures_both_stores() {
+    let root = Scratch::in_memory();
+    let mut hpc = Site::init(root.path(), "hpc", None);
+    hpc.start();
+    let lab = hpc.paired_lab(root.path());
+    for site in [&hpc, &lab] {
+        fs::create_dir(site.store.join("eval")).unwrap();
+    }
+    let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
+    let cells = MATRIX.replace("\"40x4KiB\", ", "").replace(", \"off\"", "");
+    let measured = format!(
+        "{cells}[storage]\nmeasure = true\nsizes = \"8KiB\"\nseconds = 1\nrepeats = 1\n\
+         [daemons]\nlab = \"{}\"\n",
+        lab.dir.display()
+    );
+    fs::write(&matrix, measured).unwrap();
+    let args = ["bench", "sweep", matrix.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let table = hpc.ok(&args);
+    for name in ["lab-data.before", "hpc-data.before", "lab-data.after", "hpc-data.after"] {
+        let result = read(&out.join(format!("storage/{name}.json")));
+        assert_eq!((&result["state"], &result["with_load"]), (&"done".into(), &false.into()));
+        let points = result["points"].as_array().unwrap();
+        let sizes = points.iter().filter_map(|point| point["size_bytes"].as_u64());
+        let sizes: Vec<u64> = sizes.filter(|size| *size > 0).collect();
+        assert_eq!(sizes, [8192, 8192], "written and read: {result}");
+    }
+    assert_eq!(fs::read_to_string(out.join("cells.jsonl")).unwrap().lines().count(), 2);
+    assert!(left(&hpc).is_empty() && left(&lab).is_empty(), "{:?} {:?}", left(&hpc), left(&lab));
+    assert_eq!(hpc.ok(&args), table, "a sweep that is complete measures nothing more");
+}
+
 /// Checks the files of a complete run.
 fn check(out: &Path, table: &str) {
     let run = read(&out.join("run.json"));
