@@ -296,6 +296,23 @@ mod tests {
         assert_eq!(age, limits.age);
     }
 
+    /// An epoch is sealed when it is full of written and renamed files, before it is old. Where the
+    /// controller is elected it may have four times as many, and the first one is not short.
+    #[test]
+    fn a_full_epoch_is_sealed() {
+        let (sole, elected) = (EpochLimits::default(), EpochLimits::for_elected_controller());
+        assert_eq!((elected.files, elected.first_age), (4 * sole.files, sole.age));
+        let now = Instant(5);
+        for limits in [sole, elected] {
+            let mut machine = EpochMachine::new(0, limits);
+            machine.handle_written(now, 10, limits.files / 2, None);
+            machine.handle_renamed(now, 0, limits.files / 2 - 1);
+            assert_eq!(machine.poll_action(now), None);
+            machine.handle_written(now, 10, 1, None);
+            assert_eq!(machine.poll_action(now), Some(EpochAction::Sync { epoch: 1 }));
+        }
+    }
+
     /// B2: a large file whose writers may still move its time is finished when they can no longer
     /// do so. Neither packs nor syncs wait for it.
     #[test]

@@ -151,7 +151,8 @@ fn hopeless_sweeps_are_refused_at_once() {
 }
 
 /// Promise: a sweep measures both stores before and after its cells, with the sizes that the matrix
-/// gives; the results are in the run directory, and nothing is left in either store.
+/// gives, and without its own copies; the results are in the run directory, and nothing is left in
+/// either store.
 #[test]
 fn a_sweep_measures_both_stores() {
     let root = Scratch::in_memory();
@@ -170,7 +171,13 @@ fn a_sweep_measures_both_stores() {
     );
     fs::write(&matrix, measured).unwrap();
     let args = ["bench", "sweep", matrix.to_str().unwrap(), "--out", out.to_str().unwrap()];
-    let table = hpc.ok(&args);
+    let mut sweep = start(&mut hpc.command(&args));
+    // The target is measured after the source, for some seconds.
+    Wait::new("the last benchmark").is(|| out.join("storage/lab-data.after.json").exists());
+    let own = left(&hpc).pop().expect("the sweep has a directory in the target");
+    let copies = fs::read_dir(hpc.store.join("eval").join(own).join("run")).unwrap();
+    assert_eq!(copies.count(), 0, "a copy takes the room that the benchmark needs");
+    assert_eq!(sweep.wait().unwrap().code(), Some(0));
     for name in ["lab-data.before", "hpc-data.before", "lab-data.after", "hpc-data.after"] {
         let result = read(&out.join(format!("storage/{name}.json")));
         assert_eq!((&result["state"], &result["with_load"]), (&"done".into(), &false.into()));
@@ -181,7 +188,10 @@ fn a_sweep_measures_both_stores() {
     }
     assert_eq!(fs::read_to_string(out.join("cells.jsonl")).unwrap().lines().count(), 2);
     assert!(left(&hpc).is_empty() && left(&lab).is_empty(), "{:?} {:?}", left(&hpc), left(&lab));
-    assert_eq!(hpc.ok(&args), table, "a sweep that is complete measures nothing more");
+    let last = out.join("storage/hpc-data.after.json");
+    let measured = read(&last);
+    hpc.ok(&args);
+    assert_eq!(read(&last), measured, "a sweep that is complete measures nothing more");
 }
 
 /// Checks the files of a complete run.

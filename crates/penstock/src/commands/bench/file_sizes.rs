@@ -3,7 +3,8 @@
 use penstock_proto::units::parse_size;
 use serde::{Deserialize, Serialize};
 
-const AUTOMATIC: &str = "auto";
+/// The word for a value that the program chooses.
+pub(super) const AUTOMATIC: &str = "auto";
 
 /// Sizes in bytes, each at least 1; none where the site chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

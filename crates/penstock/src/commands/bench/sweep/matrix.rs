@@ -17,7 +17,7 @@ use penstock_proto::name::{check_relative, unescape_in_list};
 use penstock_proto::units::{format_bytes, parse_size};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::commands::bench::file_sizes::FileSizes;
+use crate::commands::bench::file_sizes::{AUTOMATIC, FileSizes};
 use crate::dataset::Shape;
 
 /// Begin of the name of a data set that the store has already.
@@ -248,8 +248,6 @@ enum Scalar {
     Number(u64),
     Text(String),
 }
-
-const AUTOMATIC: &str = "auto";
 
 /// A number of lanes; none if the engine decides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
