@@ -14,7 +14,7 @@ use penstock_api::problem::{Exit, FieldFault, Problem, ProblemCode};
 use penstock_api::receipt::ReceiptBody;
 use penstock_api::rest::{StatusView, StoreDetails, TransferSummary, TransferView};
 use penstock_api::transfer::{TransferOptions, TransferState};
-use penstock_api::update::{CompareBy, UpdateOptions};
+use penstock_api::update::UpdateOptions;
 use penstock_daemon::http;
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_net::trust::introduction_config;
@@ -25,12 +25,15 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::cards::{CUT_CARD, cut_card};
 use super::kills::{
     KILLED_CONTROLLER, KILLED_DAEMON, KILLED_PEER, killed_controller, killed_daemon, killed_peer,
 };
 use super::outcome::{Broken, Outcome, broken, not_run, passed, unknown};
 use super::scratch::LARGE;
-use super::trial::{SLOW_LANES, SLOW_PIECE_BYTES, Trial, check_copy, hurried, under_way};
+use super::trial::{
+    SLOW_LANES, SLOW_PIECE_BYTES, Trial, by_digest, check_copy, hurried, under_way,
+};
 use crate::receipt;
 
 /// Bytes after which a transfer is paused: more than are under way at a time.
@@ -61,7 +64,7 @@ pub(super) struct Check {
 }
 
 /// All checks, in their order: later ones use what the first one has moved.
-pub(super) const CHECKS: [Check; 11] = [
+pub(super) const CHECKS: [Check; 12] = [
     Check {
         name: "moves",
         promise: "(c), (j) what is done is verified, whatever its name",
@@ -128,6 +131,12 @@ pub(super) const CHECKS: [Check; 11] = [
         does: "runs the command of --kill-peer for the controller",
         run: killed_controller,
     },
+    Check {
+        name: CUT_CARD,
+        promise: "(d) the loss of a card costs what was in flight on it",
+        does: "runs the commands of --cut-card and --heal-card in a transfer from another site",
+        run: cut_card,
+    },
 ];
 
 fn moves(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
@@ -161,11 +170,6 @@ fn wrong_receipt(body: &ReceiptBody, id: TransferId, sums: (u64, u64)) -> Option
         ));
     }
     facts.root_digest.is_none().then(|| "the receipt has no root digest".to_owned())
-}
-
-fn by_digest() -> TransferOptions {
-    let update = UpdateOptions { sync: true, compare: CompareBy::Digest, ..Default::default() };
-    TransferOptions { update, ..Default::default() }
 }
 
 fn flipped_bit(trial: &Trial<'_>) -> anyhow::Result<Outcome> {

@@ -1,14 +1,11 @@
 //! Checks that kill a daemon in the middle of a transfer, by a command of the operator.
 
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
-
 use penstock_api::endpoints::SHOW_STATUS;
 use penstock_api::operate::{PeerView, Presence};
 use penstock_api::rest::{StatusView, TransferView};
-use penstock_proto::id::Name;
 use penstock_proto::units::{MIB, format_bytes};
 
+use super::operator_command;
 use super::outcome::{Outcome, broken, not_run, passed, unknown};
 use super::trial::{Trial, check_copy, goes_on, hurried, under_way};
 
@@ -17,8 +14,6 @@ pub(super) const KILLED_DAEMON: &str = "killed-daemon";
 /// Names of the checks that need `--kill-peer`.
 pub(super) const KILLED_PEER: &str = "killed-peer";
 pub(super) const KILLED_CONTROLLER: &str = "killed-controller";
-/// Variable with the name of the peer that `--kill-peer` is to kill.
-const PEER_VARIABLE: &str = "PENSTOCK_PEER";
 /// Bytes of the data set that have come when a daemon is killed.
 const KILLED_AT_BYTES: u64 = 20 * MIB;
 /// Most bytes that a killed daemon may have sent in vain: what was in flight, and a second's work.
@@ -32,7 +27,7 @@ pub(super) fn killed_daemon(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
     let status = || trial.client.get::<StatusView>(&SHOW_STATUS.uri(&[]));
     let view = under_way(trial, KILLED_DAEMON, KILLED_AT_BYTES)?;
     let before = status()?;
-    run(kill, "--kill", None)?;
+    operator_command::run(kill, "--kill", None)?;
     trial.until(view.id, goes_on)?;
     if status()?.pid == before.pid {
         return unknown("--kill has not killed the daemon that is asked: it is the same process");
@@ -65,7 +60,7 @@ fn killed_at(trial: &Trial<'_>, name: &str, is_controller: bool) -> anyhow::Resu
         return not_run("no such peer of the site reaches the store");
     };
     let view = under_way(trial, name, KILLED_AT_BYTES)?;
-    run(kill, "--kill-peer", Some(&victim.peer))?;
+    operator_command::run(kill, "--kill-peer", Some(&victim.peer))?;
     let is_back = |peer: &PeerView| {
         peer.peer == victim.peer && peer.presence == Presence::Up && peer.since != victim.since
     };
@@ -82,19 +77,6 @@ fn killed_at(trial: &Trial<'_>, name: &str, is_controller: bool) -> anyhow::Resu
 
 fn is_leader(peer: &PeerView) -> bool {
     peer.controller_since > 0
-}
-
-/// Runs a command that kills a daemon and starts it again.
-fn run(kill: &str, option: &str, peer: Option<&Name>) -> anyhow::Result<()> {
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(kill).stdin(Stdio::null()).stdout(Stdio::null());
-    command.envs(peer.map(|peer| (PEER_VARIABLE, peer.as_str())));
-    // A Ctrl-C does not end the command between the kill and the start.
-    let status = command.process_group(0).status()?;
-    match status.success() {
-        true => Ok(()),
-        false => unknown(format!("the command of {option} ended with {status}: see to the daemon")),
-    }
 }
 
 /// Waits for the end of a transfer of which a daemon was killed, and holds what was sent again

@@ -1,13 +1,15 @@
 //! `penstock selftest`: tries to break the promises of an operator's own site, in a directory of
 //! its own of a scratch store.
 //!
-//! A table of checks (`checks`, `kills`), each with a promise and what it does; what they share
-//! (`trial`); a scratch directory that always goes (`scratch`); and their ends, for people and for
-//! test servers (`outcome`). All is done by the API, but for the files of the data set, which are
-//! made and looked at on this host.
+//! A table of checks (`checks`, `kills`, `cards`), each with a promise and what it does; what they
+//! share (`trial`, `operator_command`); a scratch directory that always goes (`scratch`); and their
+//! ends, for people and for test servers (`outcome`). All is done by the API, but for the files of
+//! the data set, which are made and looked at on this host.
 
+mod cards;
 mod checks;
 mod kills;
+mod operator_command;
 mod outcome;
 mod scratch;
 mod trial;
@@ -19,6 +21,7 @@ use std::time::Instant;
 
 use penstock_api::endpoints::{LIST_STORES, SHOW_STATUS, SHOW_STORE};
 use penstock_api::rest::{StatusView, StoreDetails, StoreState, StoreView};
+use penstock_api::transfer::Location;
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::{Name, TransferId};
 
@@ -27,15 +30,17 @@ use crate::consent;
 use crate::options::directory::DirectoryArgs;
 use crate::output::output_file::OutputFile;
 use crate::signals;
+use cards::CUT_CARD;
 use checks::{CHECKS, Check};
 use kills::{KILLED_CONTROLLER, KILLED_DAEMON, KILLED_PEER};
+use operator_command::CardCut;
 use outcome::{Ended, Outcome, exit_code, junit};
 use scratch::Scratch;
 use trial::Trial;
 
 /// Tries to break the promises of this site, in a directory of its own of a scratch store
 ///
-/// Lists what it will do, and asks. Up to 400 MiB are written below `penstock-selftest-ID` in the
+/// Lists what it will do, and asks. Up to 700 MiB are written below `penstock-selftest-ID` in the
 /// store, and removed at the end. Run it on a host of the site that has the store.
 #[derive(clap::Args)]
 #[command(after_help = exit::help_of(&[
@@ -65,6 +70,15 @@ pub(crate) struct SelftestArgs {
     /// `killed-peer` and `killed-controller` at a site of several peers
     #[arg(long, value_name = "COMMAND")]
     kill_peer: Option<String>,
+    /// A command that cuts a card, for the check `cut-card`, with `--heal-card` and `--from`
+    #[arg(long, value_name = "COMMAND", requires_all = ["heal_card", "from"])]
+    cut_card: Option<String>,
+    /// A command that restores the card, also after Ctrl-C and errors
+    #[arg(long, value_name = "COMMAND", requires = "cut_card")]
+    heal_card: Option<String>,
+    /// A directory or file of another site, of 64 to 256 MiB, that is moved while a card is cut
+    #[arg(long, value_name = "SITE:STORE/PATH", requires = "cut_card")]
+    from: Option<Location>,
     /// Also write the result to FILE, as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -85,6 +99,7 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
     for (option, command, names) in [
         ("--kill", &args.kill, &[KILLED_DAEMON][..]),
         ("--kill-peer", &args.kill_peer, &[KILLED_PEER, KILLED_CONTROLLER]),
+        ("--cut-card", &args.cut_card, &[CUT_CARD]),
     ] {
         if command.is_some() && !chosen.iter().any(|check| names.contains(&check.name)) {
             let names = names.join("` and `");
@@ -92,6 +107,7 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
             return Err(Failure::new(ExitCode::Usage, title).into());
         }
     }
+    let card_cut = card_cut(args, &status.site.name)?;
     let place = PathBuf::from(&store.place);
     if client.site_directory().is_none() || !place.is_dir() {
         let title = format!("store `{}` is not on this host", store.name);
@@ -111,6 +127,7 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
         directory,
         kill: args.kill.as_deref(),
         kill_peer: args.kill_peer.as_deref(),
+        card_cut,
         stop: &stop,
         begun: RefCell::default(),
         client,
@@ -132,6 +149,19 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(code)
+}
+
+/// Returns what `cut-card` needs, if it was given.
+fn card_cut(args: &SelftestArgs, own: &Name) -> anyhow::Result<Option<CardCut>> {
+    let (Some(cut), Some(heal), Some(from)) = (&args.cut_card, &args.heal_card, &args.from) else {
+        return Ok(None);
+    };
+    if from.site == *own {
+        let title = format!("`--from` names this site, `{own}`, where no card carries");
+        let hint = "name a directory or file of another site";
+        return Err(Failure::new(ExitCode::Usage, title).hint(hint).into());
+    }
+    Ok(Some(CardCut { cut: cut.clone(), heal: heal.clone(), from: from.clone() }))
 }
 
 fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Check>> {

@@ -14,11 +14,13 @@ use penstock_api::place::PathText;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{SubmitRequest, TransferPatch, TransferQuery, TransferView};
 use penstock_api::transfer::{Location, TransferOptions, TransferRequest, TransferState};
+use penstock_api::update::{CompareBy, UpdateOptions};
 use penstock_daemon::http;
 use penstock_exit::{self as exit, ExitCode, Failure, failure};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::units::MIB;
 
+use super::operator_command::CardCut;
 use super::outcome::{Broken, broken};
 use super::scratch::Scratch;
 use crate::client::Client;
@@ -33,7 +35,7 @@ const PATIENCE_AT_END: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Rate of transfers that are to be interrupted, in bits per second: the large file takes 16 s.
-const SLOW_BITS_PER_S: u64 = 16_000_000;
+pub(super) const SLOW_BITS_PER_S: u64 = 16_000_000;
 /// Lanes of transfers that are to be interrupted, over all peers.
 pub(super) const SLOW_LANES: u32 = 4;
 /// Size of their pieces.
@@ -55,6 +57,8 @@ pub(super) struct Trial<'a> {
     pub(super) kill: Option<&'a str>,
     /// Command that kills the daemon of a named peer, and starts it again.
     pub(super) kill_peer: Option<&'a str>,
+    /// Commands that cut a card and restore it, and a source at another site.
+    pub(super) card_cut: Option<CardCut>,
     /// Set by a signal.
     pub(super) stop: &'a AtomicBool,
     /// All transfers that were submitted.
@@ -75,8 +79,18 @@ impl Trial<'_> {
         to: &str,
         options: TransferOptions,
     ) -> TransferRequest {
+        self.request_from(self.place(from), to, options)
+    }
+
+    /// Returns a request for a transfer from anywhere to a place in the scratch directory.
+    pub(super) fn request_from(
+        &self,
+        from: Location,
+        to: &str,
+        options: TransferOptions,
+    ) -> TransferRequest {
         let id = TransferId(rand::random());
-        let mut request = TransferRequest::new(id, self.place(from), self.place(to), options);
+        let mut request = TransferRequest::new(id, from, self.place(to), options);
         request.options.proof.receipt = true;
         request.label.clone_from(&self.directory);
         request.attempts_max = Some(20);
@@ -229,7 +243,14 @@ pub(super) fn check_copy(trial: &Trial<'_>, copy: &str, when: &str) -> anyhow::R
     }
 }
 
-fn slow() -> TransferOptions {
+/// Returns the options of a transfer that mends all files that differ in a byte.
+pub(super) fn by_digest() -> TransferOptions {
+    let update = UpdateOptions { sync: true, compare: CompareBy::Digest, ..Default::default() };
+    TransferOptions { update, ..Default::default() }
+}
+
+/// Returns the options of a transfer that is to be interrupted.
+pub(super) fn slow() -> TransferOptions {
     let limits = Limits { rate_bits_per_s: Some(SLOW_BITS_PER_S), ..Default::default() };
     TransferOptions {
         limits,

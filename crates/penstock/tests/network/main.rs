@@ -19,6 +19,7 @@ mod networks;
 mod queue;
 mod rotation;
 mod secret;
+mod selftest;
 mod settings;
 mod steer;
 mod stores;

@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
 /// The first network of the lab is for management, the other two for data.
-const TWO: &str = r#"
+pub(crate) const TWO: &str = r#"
 [[network]]
 name = "mgmt"
 role = "control"
@@ -36,7 +36,7 @@ const CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// Makes a data set of some files of 64 MiB and `small` of some KiB, quickly: each block of a MiB
 /// is the same but for its number.
-fn make_set(root: &Path, large_mib: u64, small: u64, seed: u64) {
+pub(crate) fn make_set(root: &Path, large_mib: u64, small: u64, seed: u64) {
     let mut block = vec![0; MIB as usize];
     ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut block);
     fs::create_dir_all(root).unwrap();
