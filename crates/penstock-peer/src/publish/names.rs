@@ -12,8 +12,12 @@ use penstock_store::{Dir, Meta, Step, StoreError};
 use super::publisher::{Before, Named, Publisher};
 use super::recheck::remove_temporary;
 use crate::source::read::place;
+use crate::write::name_turns::NameTurn;
 
-impl Publisher<'_> {
+/// Names after which a publisher without turns looks again whether they pay.
+const NAMES_WITHOUT: usize = 64;
+
+impl<'a> Publisher<'a> {
     /// Renames the files of pieces whose data is durable.
     pub(super) fn publish(&mut self, pieces: &[Publication]) {
         let mut touched = BTreeMap::new();
@@ -87,12 +91,19 @@ impl Publisher<'_> {
                     // A lane that died may have begun it.
                     remove_temporary(self.shared, &pieces.page, *index, generation);
                 }
+                let (mut turn, mut names) = (None, 0);
                 for index in first..end {
                     let entry = &pieces.page.page.entries()[index as usize];
                     let slicing = &pieces.page.page.slicing;
                     if !travels_whole(slicing, entry) || excepted.contains(&index) {
                         continue;
                     }
+                    if names == 0 {
+                        // It waits for one that it has.
+                        drop(turn.take());
+                        (turn, names) = self.turn(&pieces.page, index);
+                    }
+                    names -= 1;
                     match self.rename(&pieces.page, index, generation, before, touched) {
                         Ok(Named::Yes) => files += 1,
                         Ok(Named::Gone) => return None,
@@ -105,6 +116,22 @@ impl Publisher<'_> {
             }
         }
         Some((files, failures))
+    }
+
+    /// Takes a turn in the directory of an entry, for so many names. There is none where turns do
+    /// not pay, and where a rename may come with other work than that.
+    fn turn(&mut self, page: &TaskPage, index: u32) -> (Option<NameTurn<'a>>, usize) {
+        let shared = self.shared;
+        let tree = &shared.tree;
+        let entry = &page.page.entries()[index as usize];
+        let (parent, _) = place(&tree.root, &page.page, entry);
+        // An error is met again when the entry is renamed.
+        let Ok(dir) = self.dir(&parent) else { return (None, 1) };
+        let names = tree.turns.names(&dir);
+        if names == 1 || tree.names.has_rate() || tree.backup_dir.is_some() || tree.sync_nothing {
+            return (None, NAMES_WITHOUT);
+        }
+        (tree.turns.take(&dir), names)
     }
 
     /// Sets the attributes of a large file, then its name. If its temporary name is gone, `written`

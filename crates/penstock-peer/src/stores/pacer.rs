@@ -39,7 +39,7 @@ impl Pacer {
     }
 
     /// Returns whether there is a rate.
-    fn holds(&self) -> bool {
+    pub(crate) fn has_rate(&self) -> bool {
         self.held.load(Ordering::Acquire)
     }
 
@@ -68,7 +68,7 @@ impl Pacer {
     /// Takes units, and sleeps until they are paid. Reports at each [`TELL_INTERVAL`] for how long
     /// it has slept since the last report: with a low rate, a stride takes many seconds.
     pub(crate) fn take_telling(&self, units: u64, mut tell: impl FnMut(Duration)) {
-        if units == 0 || !self.holds() {
+        if units == 0 || !self.has_rate() {
             return;
         }
         self.taken.fetch_add(units, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Pacer {
 
     /// Returns whether a thread that takes now must wait.
     pub(crate) fn is_in_debt(&self) -> bool {
-        self.holds() && self.lock().is_in_debt(penstock_sys::boottime_now())
+        self.has_rate() && self.lock().is_in_debt(penstock_sys::boottime_now())
     }
 
     /// Returns the amount used while there was a rate, and whether a thread has slept since the

@@ -63,6 +63,7 @@ impl RunningTask {
             digest_list: spec.digest_list,
             proves: spec.proves,
             names: Arc::new(Pacer::new(spec.limits.metadata_ops_per_s.unwrap_or(0).into())),
+            turns: Arc::default(),
             keeper: Arc::new(keeper),
             backup_dir: spec.update.backup_dir.as_ref().map(|path| path.0.clone()),
             began: spec.began,

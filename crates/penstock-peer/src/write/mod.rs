@@ -1,13 +1,16 @@
 //! Checks received records and writes them under temporary names.
 //!
 //! A record is compared with its digest while its bytes are in the cache, then written at its
-//! offset. One lane makes a whole file, writes it, and sets its mode and times. All lanes of the
-//! task share a large file, through a table of open handles. Bytes that do not match their digest
-//! never reach the disk.
+//! offset. One lane makes a whole file, writes it, and sets its mode and times. It makes the small
+//! files of one directory some at a time (`files_ahead`, `name_turns`). All lanes of the task share
+//! a large file, through a table of open handles. Bytes that do not match their digest never reach
+//! the disk.
 
 pub(crate) mod attributes;
 pub(crate) mod backup;
+mod files_ahead;
 pub(crate) mod large_files;
+pub(crate) mod name_turns;
 pub(crate) mod target_tree;
 pub(crate) mod uncached_file;
 pub(crate) mod written;
@@ -31,6 +34,7 @@ use crate::lane::slow_start::{self, Parts};
 use crate::lane::thread_time::ThreadTime;
 use crate::source::read::place;
 use crate::stores::errors::is_of_store;
+use crate::write::files_ahead::FilesAhead;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
 use crate::write::written::Written;
@@ -70,6 +74,8 @@ pub(crate) struct PieceWriter {
     time: ThreadTime,
     dirs: DirCache,
     open: Option<OpenFile>,
+    /// Empty between frames.
+    ahead: FilesAhead,
     failed: Option<u32>,
     /// The last entry of the reply that is over: entries come in ascending order, once each.
     ended: Option<u32>,
@@ -101,6 +107,7 @@ impl PieceWriter {
             time: time.clone(),
             dirs: DirCache::default(),
             open: None,
+            ahead: FilesAhead::default(),
             failed: None,
             ended: None,
             outcome: Written::default(),
@@ -147,14 +154,75 @@ impl PieceWriter {
         // Small files would change the account for each call. If that fails, each file reports the
         // failure.
         let _acting = self.tree.target.act().ok();
-        for (record, bytes) in with_bytes() {
+        let mut makes_ahead = true;
+        for (at, (record, bytes)) in with_bytes().enumerate() {
+            let is_over = self.outcome.fatal.is_some() || self.outcome.lost;
+            if makes_ahead && !is_over && self.ahead.is_empty() {
+                makes_ahead = self.make_ahead(page, item, &records[at..], known.clone());
+            }
             let digest = if is_small_file(page, record) { known.next() } else { None };
-            if self.outcome.fatal.is_none() && !self.outcome.lost {
+            if !is_over {
                 self.record(page, item, (record, digest), bytes);
             }
         }
+        self.ahead.discard(&self.tree.target);
         drop(known);
         self.digests = digests;
+    }
+
+    /// Makes the temporary files of the small files with which `records` begin, up to the first one
+    /// in another directory or with bytes that are not those of its digest. Returns false if this
+    /// does not pay for the frame.
+    fn make_ahead(
+        &mut self,
+        page: &TaskPage,
+        item: &Item,
+        records: &[Record],
+        mut digests: impl Iterator<Item = Digest>,
+    ) -> bool {
+        let Some(first) = records.first().filter(|first| is_small_file(page, first)) else {
+            return true;
+        };
+        // With a limit names are made at its pace, and not some at a time.
+        if self.open.is_some() || item.length > 0 || self.tree.names.has_rate() {
+            return false;
+        }
+        let place = |record: &Record| {
+            let entry = &page.page.entries()[record.entry as usize];
+            place(&self.tree.root, &page.page, entry).0
+        };
+        let (tree, parent) = (&self.tree, place(first));
+        let make_dirs = |path: &[u8]| tree.target.make_dirs(path);
+        // An error is met again, and told, when the first file is made by itself.
+        let Ok(dir) = self.dirs.get(penstock_sys::boottime_now(), &parent, make_dirs) else {
+            return false;
+        };
+        let names = tree.turns.names(&dir);
+        if names == 1 || tree.target.check_gate().is_err() {
+            return false;
+        }
+        if !tree.knows_group(&dir, page, first.entry) {
+            return true;
+        }
+        let mut entries: Vec<u32> = Vec::new();
+        for record in records.iter().take(names) {
+            let is_next = entries.last().copied().or(self.ended) < Some(record.entry)
+                && (item.first_entry..item.end_entry).contains(&record.entry);
+            let is_sound = is_small_file(page, record)
+                && record.end
+                && travels_whole(&page.page.slicing, &page.page.entries()[record.entry as usize])
+                && (!self.checks || digests.next() == Some(record.digest));
+            if !is_next || !is_sound || place(record) != parent {
+                break;
+            }
+            entries.push(record.entry);
+        }
+        if entries.len() > 1 {
+            let make = || self.ahead.make(tree, &dir, page, item, &entries);
+            self.time.measure(Activity::Metadata, make);
+            return !self.ahead.is_empty();
+        }
+        true
     }
 
     /// Ends the reply. Returns its results.
@@ -219,10 +287,9 @@ impl PieceWriter {
     /// Abandons the open file, and removes it if it is a whole file.
     fn drop_open(&mut self) -> Option<u32> {
         let open = self.open.take()?;
-        if let FileHandle::Own(file) = &open.file
-            && let Err(error) = self.tree.target.remove(file.dir(), file.name())
-        {
-            tracing::warn!(error = %crate::stores::chain(&error), "a temporary file is left");
+        if let FileHandle::Own(file) = &open.file {
+            // It was told, and the entry fails anyway.
+            let _ = files_ahead::remove(&self.tree.target, file);
         }
         Some(open.index)
     }
@@ -381,6 +448,8 @@ impl PieceWriter {
         let entry = &page.page.entries()[index as usize];
         let file = if item.length > 0 {
             FileHandle::Shared(self.large.get(&self.tree, page, item)?)
+        } else if let Some(file) = self.ahead.take(&self.tree.target, index) {
+            FileHandle::Own(file)
         } else {
             let (parent, _) = place(&self.tree.root, &page.page, entry);
             let target = &self.tree.target;
@@ -391,11 +460,7 @@ impl PieceWriter {
             if made.is_err() {
                 self.dirs.forget(&parent);
             }
-            let mut file = made?;
-            if self.tree.sync_nothing {
-                file.make_lazy();
-            }
-            FileHandle::Own(file)
+            FileHandle::Own(made?)
         };
         Ok(OpenFile {
             index,

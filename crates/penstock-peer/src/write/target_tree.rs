@@ -15,6 +15,7 @@ use penstock_store::{
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;
 use crate::write::backup::backup_path;
+use crate::write::name_turns::NameTurns;
 
 /// The target of a task's files, and the rules by which they are made.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct TargetTree {
     pub(crate) proves: bool,
     /// Holds the rate at which names are made.
     pub(crate) names: Arc<Pacer>,
+    /// Turns in which names are made.
+    pub(crate) turns: Arc<NameTurns>,
     /// Rules for the attributes of entries.
     pub(crate) keeper: Arc<AttributePolicy>,
     /// Directory for replaced entries, relative to the root.
@@ -73,6 +76,13 @@ impl TargetTree {
         self.keeper.settle(&page.path(entry), &not_set)
     }
 
+    /// Returns whether the group of a new file in `dir` is known, as far as it matters for the mode
+    /// with which the file of an entry is made: it is after the first file was finished there.
+    pub(super) fn knows_group(&self, dir: &Dir, page: &TaskPage, index: u32) -> bool {
+        let (_, gid) = self.keeper.made_with(&page.page, &page.page.entries()[index as usize]);
+        gid.is_none() || dir.gives_group().is_some()
+    }
+
     /// Makes the file of an entry that one lane writes whole.
     pub(super) fn make_whole(
         &self,
@@ -83,7 +93,12 @@ impl TargetTree {
     ) -> Result<WriteFile, StoreError> {
         let entry = &page.page.entries()[index as usize];
         let (mode, gid) = self.keeper.made_with(&page.page, entry);
-        self.target.create_whole(dir, &self.temporary(page, index, generation), mode, gid)
+        let name = self.temporary(page, index, generation);
+        let mut file = self.target.create_whole(dir, &name, mode, gid)?;
+        if self.sync_nothing {
+            file.make_lazy();
+        }
+        Ok(file)
     }
 
     /// Keeps the entry that is about to be replaced in the backup directory, if there is one. Does

@@ -1,9 +1,14 @@
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use penstock_proto::id::{TransferId, WriterId};
-use penstock_store::Target;
+use penstock_store::{Gate, Target};
 
 use super::*;
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;
+use crate::write::name_turns::NameTurns;
+use crate::write::target_tree::temporary_of;
 use penstock_api::preserve::Preserve;
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
@@ -23,6 +28,7 @@ fn tree(target: Target) -> TargetTree {
         digest_list: false,
         proves: false,
         names: Arc::new(Pacer::new(0)),
+        turns: Arc::default(),
         keeper: Arc::new(AttributePolicy::new(&Preserve::default(), true, false)),
         backup_dir: None,
         began: FileTime::default(),
@@ -82,6 +88,16 @@ fn item_of(sizes: &[u64]) -> Item {
     }
 }
 
+/// Returns a writer to a directory, which makes small files some at a time if `in_turns`, as long
+/// as `gate` lets it.
+fn writer(directory: &std::path::Path, in_turns: bool, gate: Option<Gate>) -> PieceWriter {
+    let store = PosixStore::open(directory, PosixOptions::default()).unwrap();
+    let target = Target::Posix(gate.map_or(store.clone(), |gate| store.guarded(gate)));
+    let turns = if in_turns { NameTurns::everywhere() } else { NameTurns::default() };
+    let tree = TargetTree { turns: Arc::new(turns), ..tree(target) };
+    PieceWriter::new(tree, Arc::default(), true, &ThreadTime::default())
+}
+
 /// Promise (c), D1: files that are hashed together are judged one by one. A file whose bytes do not
 /// match its digest is not left at the target, wherever it is among the others. The others are
 /// complete, with their own standard digests.
@@ -92,15 +108,11 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
     let page = page(&sizes);
     let item = item_of(&sizes);
     let (records, sound) = frame_of(&sizes);
-    for damaged in [0, 1, 14, 16, 17, 38] {
+    for (damaged, in_turns) in
+        [0, 1, 14, 16, 17, 38].into_iter().flat_map(|damaged| [(damaged, false), (damaged, true)])
+    {
         let base = tempfile::tempdir().unwrap();
-        let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
-        let mut writer = PieceWriter::new(
-            tree(Target::Posix(store)),
-            Arc::default(),
-            true,
-            &ThreadTime::default(),
-        );
+        let mut writer = writer(base.path(), in_turns, None);
         let mut payload = sound.clone();
         let before: u64 = sizes[..damaged as usize].iter().sum();
         payload[(before + sizes[damaged as usize] / 2) as usize] ^= 1;
@@ -115,6 +127,89 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
         assert_eq!(digests, expected);
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count() as u32, FILES - 1);
     }
+}
+
+/// Promise (c): of files that are made some at a time, each has its own bytes, and none is left
+/// that the writer does not report: of a source that sends an entry twice, sends one that was not
+/// asked for, or leaves one out.
+#[test]
+fn c_files_made_ahead_are_those_that_are_reported() {
+    let sizes = [4096; 200];
+    let page = page(&sizes);
+    let (sound, payload) = frame_of(&sizes);
+    let item = Item { end_entry: 190, ..item_of(&sizes) };
+    let whole: Vec<u32> = (0..190).collect();
+    let twice: Vec<u32> = [0, 1, 2, 2, 1].into_iter().chain(3..190).collect();
+    let strange: Vec<u32> = (0..200).collect();
+    let lacking: Vec<u32> = (0..190).filter(|entry| entry % 7 > 0).collect();
+    for sent in [whole, twice, strange, lacking] {
+        let base = tempfile::tempdir().unwrap();
+        let mut writer = writer(base.path(), true, None);
+        let records: Vec<_> = sent.iter().map(|entry| sound[*entry as usize].clone()).collect();
+        let bytes = sent.iter().flat_map(|entry| &payload[*entry as usize * 4096..][..4096]);
+        writer.frame(&page, &item, &records, &bytes.copied().collect::<Vec<u8>>());
+        let written = writer.finish(&page, &item);
+        let expected: Vec<u32> = (0..190).filter(|entry| sent.contains(entry)).collect();
+        let told: Vec<u32> = written.digests.iter().map(|told| told.entry).collect();
+        assert_eq!(told, expected);
+        for entry in &expected {
+            let name = temporary_of((TransferId([1; 16]), WriterId::SOLE), &page, *entry, 0);
+            let name = std::ffi::OsStr::from_bytes(&name);
+            assert_eq!(std::fs::read(base.path().join(name)).unwrap(), bytes_of(*entry, 4096));
+        }
+        assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), expected.len());
+    }
+}
+
+/// Promise: the file of an entry that did not come goes when a later one is taken, and what is not
+/// taken goes at the end.
+#[test]
+fn files_made_ahead_go_unless_they_are_taken() {
+    let sizes = [4096; 10];
+    let (page, item) = (page(&sizes), item_of(&sizes));
+    let base = tempfile::tempdir().unwrap();
+    let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
+    let tree = tree(Target::Posix(store));
+    let dir = tree.target.make_dirs(b"").unwrap();
+    let count = || std::fs::read_dir(base.path()).unwrap().count();
+    let mut ahead = FilesAhead::default();
+    ahead.make(&tree, &dir, &page, &item, &[1, 2, 5, 7, 8]);
+    assert_eq!(count(), 5);
+    assert!(ahead.take(&tree.target, 0).is_none());
+    let five = ahead.take(&tree.target, 5).unwrap();
+    assert_eq!((five.name(), count()), (&tree.temporary(&page, 5, 0)[..], 3));
+    assert!(ahead.take(&tree.target, 6).is_none());
+    ahead.discard(&tree.target);
+    assert!(ahead.is_empty());
+    assert_eq!(count(), 1);
+}
+
+/// Promise: a store that stops taking writes in the middle of a frame is what the writer reports,
+/// and files that were made and have no bytes go when it takes them again.
+#[test]
+fn files_made_ahead_do_not_hide_a_store_that_is_gone() {
+    let sizes = [4096; 40];
+    let page = page(&sizes);
+    let item = item_of(&sizes);
+    let (records, payload) = frame_of(&sizes);
+    let base = tempfile::tempdir().unwrap();
+    let count = |path: &std::path::Path| std::fs::read_dir(path).unwrap().count();
+    let (path, most) = (base.path().to_owned(), Arc::new(AtomicUsize::new(0)));
+    let (last, is_shut) = (Arc::clone(&most), AtomicBool::new(false));
+    // It shuts once, where bytes are written to a file that is there, and opens again for the
+    // removal of the others.
+    let gate: Gate = Arc::new(move || {
+        let files = count(&path);
+        let is_same = last.fetch_max(files, Ordering::Relaxed) == files;
+        !(is_same && files > 1) || is_shut.swap(true, Ordering::Relaxed)
+    });
+    let mut writer = writer(base.path(), true, Some(gate));
+    writer.frame(&page, &item, &records, &payload);
+    let written = writer.finish(&page, &item);
+    assert!(written.fatal.is_some(), "the gate was not asked");
+    assert_eq!(count(base.path()), written.digests.len());
+    let (written, most) = (written.digests.len(), most.load(Ordering::Relaxed));
+    assert!(written < most, "{written} of {most} files are written: none was made ahead");
 }
 
 /// B1, B5: the first peer makes a large file, and the others write to the same inode, even if they
