@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use penstock_api::endpoints::SHOW_TRANSFER_PATHS;
 use penstock_api::operate::{TaskLoad, TaskPath, TransferPaths};
 use penstock_api::rest::TransferView;
-use penstock_api::transfer::{Location, TransferState};
+use penstock_api::transfer::TransferState;
 use penstock_exit::{self as exit, ExitCode};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::units::{MIB, format_bytes};
