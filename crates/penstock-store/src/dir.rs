@@ -104,11 +104,11 @@ impl Dir {
         })
     }
 
-    /// Returns how many names a thread had better make or rename here while others wait, instead of
-    /// at the same time as they: 1 if that makes no difference. It does on XFS
-    /// ([measured](../../../bench/runs/2026-11-27-turns/README.md)), where the kernel lets one
-    /// thread do so and others spin. Each name may be an open file, so it is 1 too where the limit
-    /// of open files is below 8,192.
+    /// Returns the number of names that a thread makes or renames here before it lets others do so;
+    /// 1 where turns do not pay. They pay on XFS
+    /// ([measured](../../../bench/runs/2026-11-27-turns/README.md)), as the kernel lets one thread
+    /// change a directory at a time, and the others spin. Each name may be an open file, so turns
+    /// are not taken either where the limit of open files is below 8,192.
     pub fn names_per_turn(&self) -> usize {
         let is_xfs = self.mount().is_some_and(|mount| mount.kind() == FileSystemKind::Xfs);
         if is_xfs { *NAMES_PER_TURN } else { 1 }
@@ -234,7 +234,7 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 /// The caches' share of the descriptors.
 const SHARE_OF_DESCRIPTORS: u64 = 4;
 
-/// Most names of a turn: twice as many were no faster.
+/// Most names of a turn: 64 were no faster.
 const NAMES_MAX: u64 = 16;
 /// The share of the descriptors that the files of a turn may be, as lanes may be many.
 const SHARE_OF_TURN: u64 = 4096;

@@ -30,18 +30,19 @@ const SOURCE_BYTES_MIN: u64 = 64 * MIB;
 const SOURCE_BYTES_MAX: u64 = 256 * MIB;
 /// Most bytes that may be sent again: what was in flight on the card.
 const AGAIN_BYTES_MAX: u64 = 16 * MIB;
+/// Seconds after which a path over the cut card is given up where another one carries (promise
+/// (f)), with some to spare.
+const SECONDS_UNTIL_GIVEN_UP: u64 = 10;
 // The check can fail: less may be sent again than has come, and the transfer is under way then.
 const _: () = assert!(AGAIN_BYTES_MAX < CUT_AT_BYTES);
 const _: () = assert!(
     CUT_AT_BYTES + SECONDS_UNTIL_GIVEN_UP * SLOW_BITS_PER_S / 8 + ON_OTHERS_BYTES
         < SOURCE_BYTES_MIN
 );
-/// Seconds after which a path over the cut card is given up where another one carries (promise
-/// (f)), with some to spare.
-const SECONDS_UNTIL_GIVEN_UP: u64 = 10;
-/// Longest time until then.
+/// Longest wait for a path to be given up, after which the command is taken to have cut none.
 const GIVEN_UP_MAX: Duration = Duration::from_secs(60);
-/// How long a site's only card is cut before nothing may come any more, and after that.
+/// Half of the time for which a site's only card is cut: bytes under way may come in the first one,
+/// and none in the second.
 const CUT: Duration = Duration::from_secs(5);
 /// How often the paths are looked at.
 const LOOK: Duration = Duration::from_millis(200);
