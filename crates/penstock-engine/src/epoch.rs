@@ -44,8 +44,9 @@ impl Default for EpochLimits {
     fn default() -> Self {
         // Epochs of a second cost nothing measurable against one sync at the end (docs/design/0001,
         // X8); two seconds bound the data that a power cut can make doubtful. After the last file,
-        // one thread alone syncs and names the last epoch: with four times as many files in it,
-        // 100,000 small files took 5 % longer on ext4, and perhaps on XFS (docs/design/0018).
+        // the last epoch is synced and named while the lanes have no work. With four times as many
+        // files in it, 100,000 small files in one directory took 5 % longer on ext4, and perhaps on
+        // XFS (docs/design/0018).
         Self {
             bytes: 4 * GIB,
             files: 8_192,

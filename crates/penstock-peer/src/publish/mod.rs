@@ -1,24 +1,25 @@
 //! Turns written bytes into files: syncs, renames, links, attributes, re-checks.
 //!
-//! One thread does this in the order of the epoch machine and the controller. Every step is
-//! idempotent, because a crash may repeat it. A temporary name may be gone while the final name has
-//! the size and time of the manifest: that file was renamed before (A6).
+//! One thread does this in the order of the epoch machine and the controller. Where a batch has
+//! several directories, further threads rename files beside it (`batch`). Every step is idempotent,
+//! because a crash may repeat it. A temporary name may be gone while the final name has the size
+//! and time of the manifest: that file was renamed before (A6).
 
+mod batch;
 mod links;
 pub(crate) mod mtime_settle;
 pub(crate) mod name_races;
-mod names;
+mod namer;
 mod publisher;
 mod recheck;
 mod sync;
 mod taken_names;
 
+use namer::Namer;
 use penstock_engine::epoch::EpochAction;
 use penstock_net::LaneWork;
 use penstock_proto::time_use::{Activity, TimeUse};
-use penstock_store::DirCache;
 use publisher::{Next, Publisher};
-use taken_names::FinalNames;
 
 use crate::lane::thread_time::{ThreadTime, TimeKeeper};
 use crate::publish::name_races::NameWaits;
@@ -26,15 +27,13 @@ use crate::task::context::TaskContext;
 
 /// Runs until the task stops and its writes are durable, or its patience is over.
 pub(crate) fn run(shared: &TaskContext) {
-    shared.hang.attend();
+    let _observed = shared.hang.observe(0);
     let time = ThreadTime::default();
     let mut keeper = TimeKeeper::new(&time);
     let mut publisher = Publisher {
         shared,
-        dirs: DirCache::default(),
-        time: time.clone(),
+        namer: Namer::new(shared, time.clone()),
         waits: NameWaits::default(),
-        names: FinalNames::new(shared),
         failed_syncs: shared.incarnation.failed_syncs,
     };
     loop {

@@ -6,17 +6,10 @@ use std::time::Duration;
 
 use penstock_api::task::{Report, Work};
 use penstock_engine::epoch::EpochAction;
-use penstock_proto::compared::refused;
-use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
-use penstock_proto::time_use::Activity;
-use penstock_store::{Dir, DirCache, StoreError};
 
-use super::taken_names::FinalNames;
-use crate::lane::thread_time::ThreadTime;
+use super::namer::Namer;
 use crate::publish::name_races::NameWaits;
-use crate::stores::chain;
-use crate::stores::errors::StoreFault;
 use crate::task::context::{Pieces, TaskContext};
 
 /// The publisher looks around at least this often.
@@ -30,35 +23,11 @@ pub(super) enum Next {
 
 pub(super) struct Publisher<'a> {
     pub(super) shared: &'a TaskContext,
-    pub(super) dirs: DirCache,
-    /// The time of its thread.
-    pub(super) time: ThreadTime,
+    pub(super) namer: Namer<'a>,
     pub(super) waits: NameWaits,
-    /// Makes final names, which may be taken.
-    pub(super) names: FinalNames<'a>,
     /// Number of failed syncs of the store, by any task, before the first write that is not yet
     /// durable.
     pub(super) failed_syncs: u32,
-}
-
-/// The result of giving a file its final name.
-pub(super) enum Named {
-    /// The file has its final name.
-    Yes,
-    /// Neither the temporary nor the final name leads to it.
-    Gone,
-}
-
-/// Says whether a file may have its final name already, from an interrupted run or from another
-/// peer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Before {
-    /// No: this task wrote the file, and no other names it.
-    No,
-    /// Unknown: its size and time decide.
-    Perhaps,
-    /// Yes: under the final name lies the very file that was written here.
-    Yes,
 }
 
 impl Publisher<'_> {
@@ -113,17 +82,6 @@ impl Publisher<'_> {
         self.shared.required_page(piece.page)
     }
 
-    /// Waits until the limit lets so many names be made.
-    pub(super) fn pace_names(&self, names: u64) {
-        let slept = self.shared.tree.names.take(names);
-        self.time.add(Activity::WaitLimit, slept);
-    }
-
-    pub(super) fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {
-        let target = &self.shared.tree.target;
-        self.dirs.get(penstock_sys::boottime_now(), path, |path| target.make_dirs(path))
-    }
-
     pub(super) fn chore(&mut self, chore: Work) {
         match chore {
             Work::Recheck { piece, generation, doubt, digests, failures } => {
@@ -135,28 +93,6 @@ impl Publisher<'_> {
             // Fetches and finishes went to their machines.
             Work::Fetch { .. } | Work::Finish { .. } => {}
         }
-    }
-
-    /// Returns the failure of an entry. Returns `None` if the store accepts no more work or the
-    /// host lacks a resource: the task then ends, and no item has failed.
-    pub(super) fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
-        if let Some(fault) = StoreFault::of(&self.shared.tree.target, error) {
-            self.shared.broken(fault);
-            return None;
-        }
-        tracing::warn!(
-            error = %chain(error),
-            "an entry could not be given its name or attributes"
-        );
-        if let StoreError::Exists { .. } = error {
-            return Some(refused(entry, 0));
-        }
-        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-        let phase = match error {
-            StoreError::NotSet { .. } => FailurePhase::Attributes,
-            _ => FailurePhase::Publish,
-        };
-        Some(EntryFailure { entry, phase, errno })
     }
 
     pub(super) fn tail_done(&self, entries: u64, report: impl FnOnce(u64) -> Report) {

@@ -7,11 +7,12 @@ use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure};
 use penstock_proto::slicing::PieceRef;
 use penstock_store::{ReadFile, Step, StoreError};
 
+use super::namer::remove_temporary;
 use super::publisher::Publisher;
 use crate::source::read::place;
 use crate::stores::chain;
 use crate::stores::errors::StoreFault;
-use crate::task::context::{Pieces, TaskContext};
+use crate::task::context::Pieces;
 use crate::write::uncached_file::UncachedFile;
 
 impl Publisher<'_> {
@@ -105,7 +106,7 @@ impl Publisher<'_> {
     ) -> Result<bool, StoreError> {
         let entry = &pieces.page.page.entries()[digest.entry as usize];
         let (parent, _) = place(&self.shared.tree.root, &pieces.page.page, entry);
-        let dir = self.dir(&parent)?;
+        let dir = self.namer.dir(&parent)?;
         let temporary = self.shared.tree.temporary(&pieces.page, digest.entry, generation);
         self.shared.hang.step();
         let tree = &self.shared.tree;
@@ -198,7 +199,7 @@ impl Publisher<'_> {
         if length == 0 {
             // The attributes may have been lost where the bytes were not.
             let (parent, _) = place(&self.shared.tree.root, &page.page, &entry);
-            let dir = self.dir(&parent)?;
+            let dir = self.namer.dir(&parent)?;
             let name = self.shared.tree.temporary(page, expected.entry, generation);
             if let Ok(file) = self.shared.tree.target.open_written(&dir, &name) {
                 self.shared.tree.finish(file, &page.page, &entry)?;
@@ -212,18 +213,5 @@ impl Publisher<'_> {
         self.shared.large.give_up(number, index, generation);
         let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
         remove_temporary(self.shared, &pieces.page, index, generation);
-    }
-}
-
-pub(super) fn remove_temporary(shared: &TaskContext, page: &TaskPage, index: u32, generation: u32) {
-    let tree = &shared.tree;
-    let entry = &page.page.entries()[index as usize];
-    let (parent, _) = place(&tree.root, &page.page, entry);
-    let name = tree.temporary(page, index, generation);
-    let removed = tree.target.open_dir(&parent).and_then(|dir| tree.target.remove(&dir, &name));
-    if let Err(error) = removed
-        && !error.is_vanished()
-    {
-        tracing::warn!(error = %chain(&error), "a temporary file is left");
     }
 }

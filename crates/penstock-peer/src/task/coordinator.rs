@@ -154,7 +154,7 @@ fn cut_silent_lanes(shared: &TaskContext, now: Instant) {
         let silence = closer.silence();
         // A lane that waits for the limit does not read: the silence is our own.
         if silence >= LANE_SILENCE_MAX && !shared.pace.is_in_debt() {
-            tracing::warn!(?lane, "a lane is silent and is cut");
+            tracing::warn!(lane = lane.0, "a lane is silent and is cut");
             closer.shutdown();
         } else {
             let heard = Instant(now.0.saturating_sub(silence.as_nanos() as u64));

@@ -41,8 +41,8 @@ pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     if left.is_empty() {
         return;
     }
-    // The one call in which it hangs repeats written bytes, or meets a name that does not exist
-    // (B1).
+    // The call in which each of its threads hangs repeats written bytes, or meets a name that does
+    // not exist (B1).
     shared.forbid();
     let store = &shared.spec.store;
     tracing::error!(%store, "a store hangs: a thread of a stopped task is left behind");

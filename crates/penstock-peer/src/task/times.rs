@@ -33,7 +33,7 @@ impl TaskTimes {
         self.lock().own.lanes += time;
     }
 
-    /// Adds the time of the thread that syncs and names the files of lanes.
+    /// Adds the time of the publisher, or the processor time of its namers.
     pub(crate) fn add_publisher(&self, time: &TimeUse) {
         self.lock().own.publishers += time;
     }

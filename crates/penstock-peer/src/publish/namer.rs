@@ -1,70 +1,108 @@
-//! Final names of packs and of large files, when their bytes are durable.
+//! Renames the files of packs and large files to their final names, when their bytes are durable.
 
 use std::collections::BTreeMap;
 
-use penstock_api::task::{Report, TaskPage};
+use penstock_api::task::TaskPage;
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::{Piece, travels_whole};
-use penstock_proto::journal::EntryFailure;
+use penstock_proto::compared::refused;
+use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::time_use::Activity;
-use penstock_store::{Dir, Meta, Step, StoreError};
+use penstock_store::{Dir, DirCache, Meta, Step, StoreError};
 
-use super::publisher::{Before, Named, Publisher};
-use super::recheck::remove_temporary;
+use super::taken_names::FinalNames;
+use crate::lane::thread_time::ThreadTime;
 use crate::source::read::place;
+use crate::stores::chain;
+use crate::stores::errors::StoreFault;
+use crate::task::context::{Pieces, TaskContext};
 use crate::write::name_turns::NameTurn;
 
-/// Names after which a publisher without turns looks again whether they pay.
+/// Names after which a namer without turns looks again whether they pay.
 const NAMES_WITHOUT: usize = 64;
 
-impl<'a> Publisher<'a> {
-    /// Renames the files of pieces whose data is durable.
-    pub(super) fn publish(&mut self, pieces: &[Publication]) {
-        let mut touched = BTreeMap::new();
-        let mut done = Vec::new();
-        for publication in pieces {
-            self.shared.hang.step();
-            let outcome = self.publish_piece(*publication, &mut touched);
-            if !self.shared.may_name() {
-                // The next controller finds the named entries by this.
-                return;
-            }
-            done.push((*publication, outcome));
-        }
-        let target = &self.shared.tree.target;
-        let synced = touched.into_values().try_for_each(|dir| {
-            self.shared.hang.step();
-            self.time.measure(Activity::Sync, || target.sync_dir(&dir))
-        });
-        if let Err(error) = synced {
-            self.names_not_durable(pieces, &error);
-            return;
-        }
-        let files = done.iter().map(|(_, outcome)| outcome.as_ref().map_or(0, |o| o.0)).sum();
-        let mut guard = self.shared.lock();
-        let state = &mut *guard;
-        let epoch = state.epochs.handle_renamed(penstock_sys::boottime_now(), pieces.len(), files);
-        for (Publication { piece, generation }, outcome) in done {
-            state.excepted.remove(&piece);
-            let report = match outcome {
-                Some((_, failures)) => Report::Published { piece, generation, epoch, failures },
-                // The task ends, and written bytes stay: the next run checks them again.
-                None if self.shared.is_stopping() => continue,
-                None => Report::Returned { piece, generation },
-            };
-            self.shared.report(state, report);
-        }
+/// Makes final names, in one thread.
+pub(super) struct Namer<'a> {
+    pub(super) shared: &'a TaskContext,
+    pub(super) dirs: DirCache,
+    /// The time of its thread.
+    pub(super) time: ThreadTime,
+    /// The final names, which may be taken.
+    pub(super) names: FinalNames<'a>,
+}
+
+/// The result of giving a file its final name.
+pub(super) enum Named {
+    /// The file has its final name.
+    Yes,
+    /// Neither the temporary nor the final name leads to it.
+    Gone,
+}
+
+/// Says whether a file may have its final name already, from an interrupted run or from another
+/// peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// No: this task wrote the file, and no other names it.
+    No,
+    /// Unknown: its size and time decide.
+    Perhaps,
+    /// Yes: under the final name lies the very file that was written here.
+    Yes,
+}
+
+/// The files of a piece that have their names, and those that failed.
+pub(super) struct Renamed {
+    pub(super) files: u64,
+    pub(super) failures: Vec<EntryFailure>,
+}
+
+impl<'a> Namer<'a> {
+    pub(super) fn new(shared: &'a TaskContext, time: ThreadTime) -> Self {
+        Self { shared, dirs: DirCache::default(), time, names: FinalNames::new(shared) }
     }
 
-    /// Publishes one piece. Returns the number of files and the failures; `None` if a file of it is
-    /// gone.
-    fn publish_piece(
+    /// Waits until the limit lets so many names be made.
+    pub(super) fn pace_names(&self, names: u64) {
+        let slept = self.shared.tree.names.take(names);
+        self.time.add(Activity::WaitLimit, slept);
+    }
+
+    pub(super) fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {
+        let target = &self.shared.tree.target;
+        self.dirs.get(penstock_sys::boottime_now(), path, |path| target.make_dirs(path))
+    }
+
+    /// Returns the failure of an entry. Returns `None` if the store accepts no more work or the
+    /// host lacks a resource: the task then ends, and no item has failed.
+    pub(super) fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
+        if let Some(fault) = StoreFault::of(&self.shared.tree.target, error) {
+            self.shared.broken(fault);
+            return None;
+        }
+        tracing::warn!(
+            error = %chain(error),
+            "an entry could not be given its name or attributes"
+        );
+        if let StoreError::Exists { .. } = error {
+            return Some(refused(entry, 0));
+        }
+        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+        let phase = match error {
+            StoreError::NotSet { .. } => FailurePhase::Attributes,
+            _ => FailurePhase::Publish,
+        };
+        Some(EntryFailure { entry, phase, errno })
+    }
+
+    /// Renames the files of one piece. Returns `None` if a file of the piece is gone.
+    pub(super) fn name_piece(
         &mut self,
         publication: Publication,
+        pieces: &Pieces,
         touched: &mut BTreeMap<Vec<u8>, Dir>,
-    ) -> Option<(u64, Vec<EntryFailure>)> {
+    ) -> Option<Renamed> {
         let Publication { piece, generation } = publication;
-        let pieces = self.page(piece)?;
         let mut failures = Vec::new();
         let mut files = 0;
         match *pieces.pieces.get(piece.piece as usize)? {
@@ -115,7 +153,7 @@ impl<'a> Publisher<'a> {
                 }
             }
         }
-        Some((files, failures))
+        Some(Renamed { files, failures })
     }
 
     /// Takes a turn in the directory of an entry, for so many names. There is none where turns do
@@ -135,7 +173,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Sets the attributes of a large file, then its name. If its temporary name is gone, `written`
-    /// shows whether another peer has named it since (A6). See [`Publisher::rename`] for files that
+    /// shows whether another peer has named it since (A6). See [`Namer::rename`] for files that
     /// were not written here.
     fn finish(
         &mut self,
@@ -169,7 +207,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Renames one file, unless it was renamed `before`.
-    pub(super) fn rename(
+    fn rename(
         &mut self,
         page: &TaskPage,
         index: u32,
@@ -222,5 +260,19 @@ impl<'a> Publisher<'a> {
             touched.insert(parent.into_owned(), named_in);
         }
         Ok(Named::Yes)
+    }
+}
+
+/// Removes the temporary file of an entry, if there is one.
+pub(super) fn remove_temporary(shared: &TaskContext, page: &TaskPage, index: u32, generation: u32) {
+    let tree = &shared.tree;
+    let entry = &page.page.entries()[index as usize];
+    let (parent, _) = place(&tree.root, &page.page, entry);
+    let name = tree.temporary(page, index, generation);
+    let removed = tree.target.open_dir(&parent).and_then(|dir| tree.target.remove(&dir, &name));
+    if let Err(error) = removed
+        && !error.is_vanished()
+    {
+        tracing::warn!(error = %chain(&error), "a temporary file is left");
     }
 }
