@@ -34,7 +34,7 @@ pub(crate) fn smoke(root: &Path, seconds: u32) -> anyhow::Result<()> {
     let host = host()?;
     // With a target named, the flags do not reach build scripts and procedural macros.
     let status = Command::new("cargo")
-        .args(["build", "--release", "--bins", "--target", &host])
+        .args(["build", "--locked", "--release", "--bins", "--target", &host])
         .env("RUSTFLAGS", COVERAGE)
         .env("CARGO_TARGET_DIR", fuzz.join("target"))
         .current_dir(&fuzz)
