@@ -4,7 +4,7 @@
 //! (Documentation/filesystems/directory-locking.rst). One thread therefore takes all pieces that
 //! begin in a directory, while others rename files elsewhere. Two threads meet only where a pack
 //! ends in a further directory. A transfer of small files onto ext4 takes 0.94 of the time
-//! ([measured](../../../../bench/runs/2026-11-28-namers/README.md)).
+//! ([measured](../../../../bench/runs/2026-11-28-renamers/README.md)).
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -18,36 +18,36 @@ use penstock_net::LaneWork;
 use penstock_proto::time_use::{Activity, TimeUse};
 use penstock_store::Dir;
 
-use super::namer::{Namer, Renamed};
 use super::publisher::Publisher;
+use super::renamer::{RenamedPiece, Renamer};
 use crate::lane::thread_time::{ThreadTime, TimeKeeper};
 use crate::task::context::{Pieces, TaskContext};
 use crate::task::hang_detector::OBSERVED_MAX;
 
 /// Most threads that rename the files of a batch, the publisher included. On two processors four
 /// are as fast as two. A store on a network waits for its server, not for a processor.
-const NAMERS_MAX: usize = OBSERVED_MAX;
+const RENAMERS_MAX: usize = OBSERVED_MAX;
 
 /// A piece whose files wait for their names, with its page. The pages of a batch are fetched before
-/// its first rename, since a namer that waits for the controller would hold up the others.
-struct Unnamed {
+/// its first rename, since a renamer that waits for the controller would hold up the others.
+struct UnnamedPiece {
     publication: Publication,
     /// `None` if the task ends instead.
     pieces: Option<Arc<Pieces>>,
 }
 
-/// Pieces that have been through a namer.
+/// The outcome of the pieces that one thread, or all threads, took from a batch.
 #[derive(Default)]
-struct Done {
+struct BatchOutcome {
     /// `None` for a piece of which a file is gone.
-    outcomes: Vec<(Publication, Option<Renamed>)>,
+    outcomes: Vec<(Publication, Option<RenamedPiece>)>,
     /// Directories that must be synced by themselves.
     touched: BTreeMap<Vec<u8>, Dir>,
-    /// A namer ended early, because no name may be given.
+    /// A renamer ended early, because no name may be given.
     is_barred: bool,
 }
 
-impl Done {
+impl BatchOutcome {
     fn add(&mut self, more: Self) {
         self.outcomes.extend(more.outcomes);
         self.touched.extend(more.touched);
@@ -56,9 +56,9 @@ impl Done {
 }
 
 /// Pieces of a batch that no thread has taken, by directory.
-struct Queue<'b>(Mutex<Vec<Vec<&'b Unnamed>>>);
+struct DirectoryQueue<'b>(Mutex<Vec<Vec<&'b UnnamedPiece>>>);
 
-impl Unnamed {
+impl UnnamedPiece {
     /// Returns the directory of its first file; empty if there is none.
     fn directory(&self) -> &[u8] {
         let piece = self.publication.piece.piece as usize;
@@ -74,9 +74,9 @@ impl Unnamed {
     }
 }
 
-impl<'b> Queue<'b> {
-    fn new(batch: &'b [Unnamed]) -> Self {
-        let mut directories = BTreeMap::<&[u8], Vec<&Unnamed>>::new();
+impl<'b> DirectoryQueue<'b> {
+    fn new(batch: &'b [UnnamedPiece]) -> Self {
+        let mut directories = BTreeMap::<&[u8], Vec<&UnnamedPiece>>::new();
         for unnamed in batch {
             directories.entry(unnamed.directory()).or_default().push(unnamed);
         }
@@ -87,7 +87,7 @@ impl<'b> Queue<'b> {
     }
 
     /// Takes all pieces that begin in a directory.
-    fn take(&self) -> Option<Vec<&'b Unnamed>> {
+    fn take(&self) -> Option<Vec<&'b UnnamedPiece>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
@@ -95,18 +95,17 @@ impl<'b> Queue<'b> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Names the files of pieces until none is left, or until no name may be given.
-    fn drain(&self, namer: &mut Namer<'_>) -> Done {
-        let mut done = Done::default();
+    /// Renames the files of pieces until no piece is left, or until no name may be given.
+    fn drain(&self, renamer: &mut Renamer<'_>) -> BatchOutcome {
+        let mut done = BatchOutcome::default();
         while let Some(directory) = self.take() {
             for unnamed in directory {
-                namer.shared.hang.step();
+                renamer.shared.hang.step();
                 let publication = unnamed.publication;
-                let outcome = unnamed
-                    .pieces
-                    .as_ref()
-                    .and_then(|pieces| namer.name_piece(publication, pieces, &mut done.touched));
-                if !namer.shared.may_name() {
+                let outcome = unnamed.pieces.as_ref().and_then(|pieces| {
+                    renamer.rename_piece(publication, pieces, &mut done.touched)
+                });
+                if !renamer.shared.may_name() {
                     done.is_barred = true;
                     return done;
                 }
@@ -118,11 +117,11 @@ impl<'b> Queue<'b> {
 
     /// Drains the queue by a thread of its own, beside the publisher. Only its processor time is
     /// counted: the publisher counts the time of the batch.
-    fn drain_beside(&self, shared: &TaskContext, number: usize) -> Done {
+    fn drain_as_helper(&self, shared: &TaskContext, number: usize) -> BatchOutcome {
         let _observed = shared.hang.observe(number);
         let time = ThreadTime::default();
         let mut keeper = TimeKeeper::new(&time);
-        let done = self.drain(&mut Namer::new(shared, time));
+        let done = self.drain(&mut Renamer::new(shared, time));
         let spent = keeper.settle(LaneWork::default(), &TimeUse::default());
         let mut processor = TimeUse::default();
         for activity in [Activity::Cpu, Activity::CpuWait] {
@@ -136,12 +135,12 @@ impl<'b> Queue<'b> {
 impl Publisher<'_> {
     /// Renames the files of pieces whose data is durable.
     pub(super) fn publish(&mut self, pieces: &[Publication]) {
-        let with_page = |&publication: &Publication| Unnamed {
+        let with_page = |&publication: &Publication| UnnamedPiece {
             publication,
             pieces: self.page(publication.piece),
         };
         let batch: Vec<_> = pieces.iter().map(with_page).collect();
-        let Done { outcomes, touched, is_barred } = self.name_batch(&batch);
+        let BatchOutcome { outcomes, touched, is_barred } = self.rename_batch(&batch);
         if is_barred {
             // The next controller finds the named entries by this.
             return;
@@ -149,7 +148,7 @@ impl Publisher<'_> {
         let target = &self.shared.tree.target;
         let synced = touched.into_values().try_for_each(|dir| {
             self.shared.hang.step();
-            self.namer.time.measure(Activity::Sync, || target.sync_dir(&dir))
+            self.renamer.time.measure(Activity::Sync, || target.sync_dir(&dir))
         });
         if let Err(error) = synced {
             self.names_not_durable(pieces, &error);
@@ -162,7 +161,7 @@ impl Publisher<'_> {
         for (Publication { piece, generation }, outcome) in outcomes {
             state.excepted.remove(&piece);
             let report = match outcome {
-                Some(Renamed { failures, .. }) => {
+                Some(RenamedPiece { failures, .. }) => {
                     Report::Published { piece, generation, epoch, failures }
                 }
                 // The task ends, and written bytes stay: the next run checks them again.
@@ -174,23 +173,23 @@ impl Publisher<'_> {
     }
 
     /// Renames the files of a batch, by this thread and others.
-    fn name_batch(&mut self, batch: &[Unnamed]) -> Done {
-        let queue = &Queue::new(batch);
+    fn rename_batch(&mut self, batch: &[UnnamedPiece]) -> BatchOutcome {
+        let queue = &DirectoryQueue::new(batch);
         let tree = &self.shared.tree;
-        // More threads keep a rate of names no better. Backups of several directories may go into
-        // one directory.
+        // A limit on names leaves nothing for more threads to gain. Backups of several directories
+        // may go into one directory.
         let is_plain = !tree.names.has_rate() && tree.backup_dir.is_none();
-        let threads = if is_plain { queue.directories().min(NAMERS_MAX) } else { 1 };
+        let threads = if is_plain { queue.directories().min(RENAMERS_MAX) } else { 1 };
         let shared = self.shared;
         thread::scope(|scope| {
             let helpers: Vec<_> = (1..threads)
                 .map_while(|number| {
-                    let builder = thread::Builder::new().name("namer".to_owned());
-                    builder.spawn_scoped(scope, move || queue.drain_beside(shared, number)).ok()
+                    let builder = thread::Builder::new().name("renamer".to_owned());
+                    builder.spawn_scoped(scope, move || queue.drain_as_helper(shared, number)).ok()
                 })
                 .collect();
-            let mut done = queue.drain(&mut self.namer);
-            // The namers are observed themselves.
+            let mut done = queue.drain(&mut self.renamer);
+            // Each helper is observed by itself.
             shared.hang.rest();
             for helper in helpers {
                 done.add(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -210,7 +209,7 @@ mod tests {
     use penstock_proto::slicing::{PieceRef, Slicing};
 
     /// Returns packs of one file each, in these directories.
-    fn packs(directories: &[&str]) -> Vec<Unnamed> {
+    fn packs(directories: &[&str]) -> Vec<UnnamedPiece> {
         let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
         for directory in directories {
             let draft = EntryDraft { name: b"f", size: 1, ..EntryDraft::default() };
@@ -222,7 +221,7 @@ mod tests {
         let pack = |first| Piece::Pack { first, end: first + 1, files: 1, bytes: 1 };
         let pieces = numbers.clone().map(pack).collect();
         let pieces = Some(Arc::new(Pieces { page, pieces }));
-        let unnamed = |piece| Unnamed {
+        let unnamed = |piece| UnnamedPiece {
             publication: Publication { piece: PieceRef { page: 0, piece }, generation: 0 },
             pieces: pieces.clone(),
         };
@@ -234,13 +233,13 @@ mod tests {
     #[test]
     fn pieces_of_a_directory_are_taken_together() {
         let mut batch = packs(&["a", "b", "a", "c", "b", "b"]);
-        // The page of this piece is unknown: the namer reports it.
+        // The page of this piece is unknown: the renamer reports it.
         batch[3].pieces = None;
-        let queue = Queue::new(&batch);
+        let queue = DirectoryQueue::new(&batch);
         assert_eq!(queue.directories(), 3);
         let mut taken = Vec::new();
         while let Some(directory) = queue.take() {
-            let piece = |unnamed: &&Unnamed| unnamed.publication.piece.piece;
+            let piece = |unnamed: &&UnnamedPiece| unnamed.publication.piece.piece;
             taken.push(directory.iter().map(piece).collect::<Vec<_>>());
         }
         assert_eq!(taken, [vec![1, 4, 5], vec![0, 2], vec![3]]);

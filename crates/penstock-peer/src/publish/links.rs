@@ -45,9 +45,9 @@ impl Publisher<'_> {
                 // Further names come last, when all first names are there (B6).
                 EntryKind::File | EntryKind::HardLink => continue,
                 EntryKind::Directory => {
-                    self.namer.pace_names(1);
+                    self.renamer.pace_names(1);
                     let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
-                    self.namer.dir(&path).map(|_| ())
+                    self.renamer.dir(&path).map(|_| ())
                 }
                 EntryKind::Symlink
                 | EntryKind::Fifo
@@ -56,7 +56,7 @@ impl Publisher<'_> {
             };
             made += 1;
             if let Err(error) = outcome {
-                let Some(failure) = self.namer.failure(index as u32, &error) else { return };
+                let Some(failure) = self.renamer.failure(index as u32, &error) else { return };
                 failures.push(failure);
             }
         }
@@ -70,11 +70,11 @@ impl Publisher<'_> {
             return Ok(());
         }
         let (parent, leaf) = place(&tree.root, &page.page, entry);
-        let dir = self.namer.dir(&parent)?;
+        let dir = self.renamer.dir(&parent)?;
         let tree = &self.shared.tree;
         let target = &tree.target;
         // The link is made and named: two operations.
-        self.namer.pace_names(2);
+        self.renamer.pace_names(2);
         let temporary = tree.temporary(page, index, 0);
         let made = match entry.kind {
             EntryKind::Symlink => target.make_symlink(&dir, &temporary, page.page.link(entry)),
@@ -89,7 +89,7 @@ impl Publisher<'_> {
         let published = target
             .set_node_attributes(&dir, &temporary, &wanted)
             .and_then(|not_set| tree.keeper.settle(&page.page.path(entry), &not_set))
-            .and_then(|()| self.namer.names.give_name((page, index), (&dir, &temporary, &leaf)))
+            .and_then(|()| self.renamer.names.give_name((page, index), (&dir, &temporary, &leaf)))
             .map(|_| ());
         let leads_there =
             |dir: &Dir| target.read_link(dir, &leaf).is_ok_and(|to| to == page.page.link(entry));
@@ -142,7 +142,7 @@ impl Publisher<'_> {
             return Err(LinkError::NoPrimary);
         }
         let of = self
-            .namer
+            .renamer
             .dirs
             .get(penstock_sys::boottime_now(), parent, |path| tree.target.open_dir(path));
         let of = of.map_err(LinkError::of_primary)?;
@@ -164,7 +164,7 @@ impl Publisher<'_> {
         }
         let (parent, leaf) = place(&tree.root, &page.page, entry);
         let dir = self
-            .namer
+            .renamer
             .dirs
             .get(penstock_sys::boottime_now(), &parent, |path| tree.target.make_dirs(path))?;
         let is_it = |meta: Meta| (meta.inode, meta.device) == (there.inode, there.device);
@@ -172,10 +172,10 @@ impl Publisher<'_> {
             return Ok(());
         }
         let temporary = tree.temporary(page, index, 0);
-        self.namer.pace_names(2);
+        self.renamer.pace_names(2);
         tree.target.make_hard_link(&of, primary, &dir, &temporary)?;
         let published =
-            self.namer.names.give_name((page, index), (&dir, &temporary, &leaf)).map(|_| ());
+            self.renamer.names.give_name((page, index), (&dir, &temporary, &leaf)).map(|_| ());
         let tree = &self.shared.tree;
         let published = settled(published, &tree.target, (&dir, &leaf[..]), |_, meta| is_it(*meta));
         // If another process has just made the same name, rename(2) did nothing and left the
@@ -201,7 +201,7 @@ impl Publisher<'_> {
 
     fn link_failure(&self, entry: u32, error: LinkError) -> Option<EntryFailure> {
         match error {
-            LinkError::Store(error) => self.namer.failure(entry, &error),
+            LinkError::Store(error) => self.renamer.failure(entry, &error),
             LinkError::NoPrimary => {
                 tracing::warn!(entry, "a hard link's first name is not at the target");
                 Some(EntryFailure { entry, phase: FailurePhase::Link, errno: 0 })
@@ -221,7 +221,7 @@ impl Publisher<'_> {
     /// the page's further names of files were made: all first names exist by then (B6).
     pub(super) fn directories(&mut self, number: u32) {
         let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
-        self.namer.dirs.clear();
+        self.renamer.dirs.clear();
         self.shared.tree.keeper.count_withheld(&pieces.page.page);
         let source = step_of(&pieces.page.page);
         let mut failures = Vec::new();
@@ -244,7 +244,7 @@ impl Publisher<'_> {
             set += 1;
             self.shared.hang.step();
             if let Err(error) = self.directory(&pieces.page, entry) {
-                let Some(failure) = self.namer.failure(index as u32, &error) else { return };
+                let Some(failure) = self.renamer.failure(index as u32, &error) else { return };
                 failures.push(failure);
             }
         }

@@ -9,17 +9,17 @@ mod batch;
 mod links;
 pub(crate) mod mtime_settle;
 pub(crate) mod name_races;
-mod namer;
 mod publisher;
 mod recheck;
+mod renamer;
 mod sync;
 mod taken_names;
 
-use namer::Namer;
 use penstock_engine::epoch::EpochAction;
 use penstock_net::LaneWork;
 use penstock_proto::time_use::{Activity, TimeUse};
 use publisher::{Next, Publisher};
+use renamer::Renamer;
 
 use crate::lane::thread_time::{ThreadTime, TimeKeeper};
 use crate::publish::name_races::NameWaits;
@@ -32,7 +32,7 @@ pub(crate) fn run(shared: &TaskContext) {
     let mut keeper = TimeKeeper::new(&time);
     let mut publisher = Publisher {
         shared,
-        namer: Namer::new(shared, time.clone()),
+        renamer: Renamer::new(shared, time.clone()),
         waits: NameWaits::default(),
         failed_syncs: shared.incarnation.failed_syncs,
     };

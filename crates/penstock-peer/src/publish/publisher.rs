@@ -8,7 +8,7 @@ use penstock_api::task::{Report, Work};
 use penstock_engine::epoch::EpochAction;
 use penstock_proto::slicing::PieceRef;
 
-use super::namer::Namer;
+use super::renamer::Renamer;
 use crate::publish::name_races::NameWaits;
 use crate::task::context::{Pieces, TaskContext};
 
@@ -23,7 +23,7 @@ pub(super) enum Next {
 
 pub(super) struct Publisher<'a> {
     pub(super) shared: &'a TaskContext,
-    pub(super) namer: Namer<'a>,
+    pub(super) renamer: Renamer<'a>,
     pub(super) waits: NameWaits,
     /// Number of failed syncs of the store, by any task, before the first write that is not yet
     /// durable.

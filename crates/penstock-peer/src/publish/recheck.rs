@@ -7,8 +7,8 @@ use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure};
 use penstock_proto::slicing::PieceRef;
 use penstock_store::{ReadFile, Step, StoreError};
 
-use super::namer::remove_temporary;
 use super::publisher::Publisher;
+use super::renamer::remove_temporary;
 use crate::source::read::place;
 use crate::stores::chain;
 use crate::stores::errors::StoreFault;
@@ -106,7 +106,7 @@ impl Publisher<'_> {
     ) -> Result<bool, StoreError> {
         let entry = &pieces.page.page.entries()[digest.entry as usize];
         let (parent, _) = place(&self.shared.tree.root, &pieces.page.page, entry);
-        let dir = self.namer.dir(&parent)?;
+        let dir = self.renamer.dir(&parent)?;
         let temporary = self.shared.tree.temporary(&pieces.page, digest.entry, generation);
         self.shared.hang.step();
         let tree = &self.shared.tree;
@@ -199,7 +199,7 @@ impl Publisher<'_> {
         if length == 0 {
             // The attributes may have been lost where the bytes were not.
             let (parent, _) = place(&self.shared.tree.root, &page.page, &entry);
-            let dir = self.namer.dir(&parent)?;
+            let dir = self.renamer.dir(&parent)?;
             let name = self.shared.tree.temporary(page, expected.entry, generation);
             if let Ok(file) = self.shared.tree.target.open_written(&dir, &name) {
                 self.shared.tree.finish(file, &page.page, &entry)?;

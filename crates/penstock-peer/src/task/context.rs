@@ -178,7 +178,7 @@ pub(crate) struct TaskContext {
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
     pub(crate) stores: Arc<Stores>,
-    /// Observes the calls of the publisher and its namers.
+    /// Observes the calls of the publisher and its renamers.
     pub(crate) hang: HangDetector,
     /// Set when the task may make no further change, whatever its grant and its controller.
     pub(crate) over: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Detects that the publisher of a task, or a namer beside it, hangs in a call to its store (E2).
+//! Detects that the publisher of a task, or a renamer beside it, hangs in a call to its store (E2).
 //!
 //! No deadline ends a system call: not syncfs(2) on a server that is gone, nor rename(2) on a
 //! frozen file system. A slow and sound disk may also take minutes for a sync. But the thread that
@@ -15,7 +15,7 @@ use penstock_proto::units::Instant;
 /// Interval at which a long call is examined; shorter calls are not examined.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Most threads of a task that are observed: the publisher, and the namers beside it.
+/// Most threads of a task that are observed: the publisher, and the renamers beside it.
 pub(crate) const OBSERVED_MAX: usize = 4;
 
 thread_local! {
@@ -164,7 +164,8 @@ mod tests {
         drop(act);
         thread.join().unwrap();
     }
-    /// E2: a namer that hangs is seen while the publisher and another namer, whose thread has
+
+    /// E2: a renamer that hangs is seen while the publisher and another renamer, whose thread has
     /// ended, show life. It is no longer seen when its call has returned.
     #[test]
     fn e2_one_of_several_threads_that_hangs_is_seen() {

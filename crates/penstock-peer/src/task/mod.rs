@@ -4,7 +4,7 @@
 //! coordinator   asks the controller for work, hands over reports, dials and drains lanes.
 //! lanes         fetch, check, write (one thread each; see `lane::target_lane`, `lane::local`).
 //! publisher     syncs, renames, links, attributes, re-checks (see `publish`).
-//! namers        rename files beside the publisher, during a batch.
+//! renamers        rename files beside the publisher, during a batch.
 //! ```
 //! One lock protects all machines. It is taken per request and per finished piece, never per
 //! stride. A report is made under the lock, so that reports leave in the order of their events.

@@ -33,7 +33,7 @@ impl TaskTimes {
         self.lock().own.lanes += time;
     }
 
-    /// Adds the time of the publisher, or the processor time of its namers.
+    /// Adds the time of the publisher, or the processor time of its renamers.
     pub(crate) fn add_publisher(&self, time: &TimeUse) {
         self.lock().own.publishers += time;
     }

@@ -18,11 +18,11 @@ use crate::stores::errors::StoreFault;
 use crate::task::context::{Pieces, TaskContext};
 use crate::write::name_turns::NameTurn;
 
-/// Names after which a namer without turns looks again whether they pay.
+/// Names after which a renamer without turns looks again whether they pay.
 const NAMES_WITHOUT: usize = 64;
 
 /// Makes final names, in one thread.
-pub(super) struct Namer<'a> {
+pub(super) struct Renamer<'a> {
     pub(super) shared: &'a TaskContext,
     pub(super) dirs: DirCache,
     /// The time of its thread.
@@ -51,13 +51,13 @@ pub(super) enum Before {
     Yes,
 }
 
-/// The files of a piece that have their names, and those that failed.
-pub(super) struct Renamed {
+/// The number of renamed files of a piece, and the entries that failed.
+pub(super) struct RenamedPiece {
     pub(super) files: u64,
     pub(super) failures: Vec<EntryFailure>,
 }
 
-impl<'a> Namer<'a> {
+impl<'a> Renamer<'a> {
     pub(super) fn new(shared: &'a TaskContext, time: ThreadTime) -> Self {
         Self { shared, dirs: DirCache::default(), time, names: FinalNames::new(shared) }
     }
@@ -96,12 +96,12 @@ impl<'a> Namer<'a> {
     }
 
     /// Renames the files of one piece. Returns `None` if a file of the piece is gone.
-    pub(super) fn name_piece(
+    pub(super) fn rename_piece(
         &mut self,
         publication: Publication,
         pieces: &Pieces,
         touched: &mut BTreeMap<Vec<u8>, Dir>,
-    ) -> Option<Renamed> {
+    ) -> Option<RenamedPiece> {
         let Publication { piece, generation } = publication;
         let mut failures = Vec::new();
         let mut files = 0;
@@ -153,7 +153,7 @@ impl<'a> Namer<'a> {
                 }
             }
         }
-        Some(Renamed { files, failures })
+        Some(RenamedPiece { files, failures })
     }
 
     /// Takes a turn in the directory of an entry, for so many names. There is none where turns do
@@ -173,7 +173,7 @@ impl<'a> Namer<'a> {
     }
 
     /// Sets the attributes of a large file, then its name. If its temporary name is gone, `written`
-    /// shows whether another peer has named it since (A6). See [`Namer::rename`] for files that
+    /// shows whether another peer has named it since (A6). See [`Renamer::rename`] for files that
     /// were not written here.
     fn finish(
         &mut self,
