@@ -138,10 +138,12 @@ fn lane_of(line: &str) -> Option<&str> {
 fn assert_lanes_kept(log: &str) {
     let cut = lanes_cut_for_silence(log);
     assert!(cut.len() <= 10, "{} lanes were silent", cut.len());
-    // A lane that is being dialled when the transfer ends is given up by who dials it.
+    // A dialler gives up a lane when the transfer ends, or when its handshake takes too long on a
+    // busy machine.
+    let given_up = ["unexpected end of file", "tls handshake eof"];
     let failed = |line: &&str| {
         ["refused", "lost", "not served"].iter().any(|word| line.contains(word))
-            && !line.contains("unexpected end of file")
+            && !given_up.iter().any(|reason| line.contains(reason))
             && !lane_of(line).is_some_and(|lane| cut.contains(lane))
     };
     assert_eq!(log.lines().filter(failed).take(5).collect::<Vec<_>>(), Vec::<&str>::new());
