@@ -19,6 +19,7 @@ mod reference;
 mod rights_dialog;
 mod selftest;
 mod settings;
+mod shell_command;
 mod signals;
 mod soak;
 mod terminal;

@@ -1,12 +1,16 @@
 //! Commands of the operator that break something of the site: `sh -c`, until its end.
 
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::time::Duration;
 
 use penstock_api::transfer::Location;
 use penstock_proto::id::Name;
 
 use super::outcome::unknown;
+use crate::shell_command::ShellCommand;
+
+/// Time after which a command is killed, such as one that waits for a password.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Variable with the name of the peer that a command is to kill.
 const PEER_VARIABLE: &str = "PENSTOCK_PEER";
@@ -26,16 +30,12 @@ pub(super) struct CardCut {
 /// nothing is left half done.
 ///
 /// # Errors
-/// There is no `sh`; the command fails.
+/// There is no `sh`; the command fails, or is killed because it takes longer than 120 s.
 pub(super) fn run(command: &str, option: &str, peer: Option<&Name>) -> anyhow::Result<()> {
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null());
-    shell.envs(peer.map(|peer| (PEER_VARIABLE, peer.as_str())));
-    let status = shell.process_group(0).status()?;
-    match status.success() {
-        true => Ok(()),
-        false => unknown(format!(
-            "the command of {option} ended with {status}: look whether all is as before it"
-        )),
-    }
+    let environment = peer.map(|peer| (PEER_VARIABLE, peer.as_str()));
+    let output = (Stdio::null(), Stdio::inherit());
+    let ended = ShellCommand::start(command, environment, output, TIMEOUT)?.wait();
+    ended.or_else(|failure| {
+        unknown(format!("the command of {option} {failure}: look whether all is as before it"))
+    })
 }

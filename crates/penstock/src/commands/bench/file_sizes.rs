@@ -8,8 +8,26 @@ pub(super) const AUTOMATIC: &str = "auto";
 
 /// Sizes in bytes, each at least 1; none where the site chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "WrittenSizes", into = "String")]
 pub(super) struct FileSizes(Vec<u64>);
+
+/// Sizes in a file: the text of an option, or a list of sizes and ranges.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "sizes are a text, as \"1KiB-1GiB\", or a list, as [\"4KiB\", \"1MiB\"]"
+)]
+enum WrittenSizes {
+    Text(String),
+    List(Vec<WrittenSize>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenSize {
+    Bytes(u64),
+    Text(String),
+}
 
 impl FileSizes {
     /// Reads `auto`, a list as `4KiB,1M`, or a range as `1KiB-1GiB`: both ends and all powers of
@@ -46,11 +64,29 @@ impl FileSizes {
     }
 }
 
-impl TryFrom<String> for FileSizes {
+impl TryFrom<WrittenSizes> for FileSizes {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::of(&text)
+    fn try_from(written: WrittenSizes) -> Result<Self, String> {
+        let list = match written {
+            WrittenSizes::Text(text) => return Self::of(&text),
+            WrittenSizes::List(list) => list,
+        };
+        if list.is_empty() {
+            return Err("the list has no size: leave it out for sizes of the site's choice".into());
+        }
+        let mut all = Vec::new();
+        for size in list {
+            let text = match size {
+                WrittenSize::Bytes(bytes) => bytes.to_string(),
+                WrittenSize::Text(text) => text,
+            };
+            if text == AUTOMATIC {
+                return Err(format!("`{AUTOMATIC}` stands alone, not in a list"));
+            }
+            all.extend(Self::of(&text)?.0);
+        }
+        Ok(Self(all))
     }
 }
 
@@ -66,6 +102,25 @@ impl From<FileSizes> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Promise: a file may have a list of sizes and ranges, as well as the text of the option.
+    #[test]
+    fn a_list_of_sizes_is_read() {
+        #[derive(Deserialize)]
+        struct File {
+            sizes: FileSizes,
+        }
+        let read = |text: &str| {
+            let file = toml::from_str::<File>(&format!("sizes = {text}"));
+            file.map(|file| file.sizes.0).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("'4KiB,1M'"), Ok(vec![4096, 1 << 20]));
+        assert_eq!(read("['4KiB', 65536, '1M-2M']"), Ok(vec![4096, 65536, 1 << 20, 2 << 20]));
+        for (wrong, why) in [("[]", "no size"), ("['auto', 5]", "alone"), ("[0]", "at least 1")] {
+            assert!(read(wrong).is_err_and(|error| error.contains(why)), "{wrong}");
+        }
+        assert!(read("5").is_err_and(|error| error.contains("or a list, as")));
+    }
 
     /// Promise: sizes mean what they say, are read again as they were written, and what makes no
     /// sense is refused.
