@@ -6,8 +6,9 @@
 Large blocks are held against fio, which writes and reads the same bytes in blocks of 512 KiB with
 as many jobs as Penstock has threads, past the page cache where Penstock does so, and syncs at the
 end. Small files of 4 KiB are held against the plainest program there can be (plain_files.c): each
-thread makes, writes and closes files in directories of its own, and one syncfs(2) ends it. That
-program has no temporary names, so Penstock's figure has a rename and a second sync beside it.
+thread makes, writes and closes files in directories of its own, and one syncfs(2) ends it. In the
+row "renamed" that program gives files temporary names, renames them after the sync and syncs again:
+it keeps the promise of a transfer, that no file which is not durable has its final name.
 
 Each file system is an image on a loop device with direct I/O, made anew. All programs run by turns,
 in an order that turns by one each round; the first round (rep 0) is a warm-up that only raw.jsonl
@@ -34,6 +35,8 @@ from bench.commands.disk import FileSystem, bytes_of
 THREADS = 4
 SMALL_BYTES = 4096
 BLOCK = "512k"
+# Rows of small files, with the options of plain_files.
+SMALL_ROWS = {"small files": [], "small files, renamed": ["renamed"]}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -119,10 +122,10 @@ def fio(directory, size, operation, direct):
     return json.loads(done.stdout)["jobs"][0][operation]["bw_bytes"]
 
 
-def plain(binary, directory, files):
-    """Files per second of the plainest program, its sync included."""
+def plain(binary, directory, files, *options):
+    """Files per second of the plainest program, its syncs included."""
     done = subprocess.run(
-        [binary, directory, str(files), str(THREADS), str(SMALL_BYTES)],
+        [binary, directory, str(files), str(THREADS), str(SMALL_BYTES), *options],
         capture_output=True,
         text=True,
     )
@@ -164,13 +167,15 @@ class Check:
     def penstock_small(self):
         budget = self.arguments.files * SMALL_BYTES
         found = self.store.measure(SMALL_BYTES, budget)
-        return {"small files": found["write"]["files_per_s"]["median"]}
+        return dict.fromkeys(SMALL_ROWS, found["write"]["files_per_s"]["median"])
 
     def plain_small(self):
-        fresh(self.scratch)
-        rate = plain(self.plain_files, self.scratch, self.arguments.files)
-        shutil.rmtree(self.scratch)
-        return {"small files": rate}
+        rates = {}
+        for row, options in SMALL_ROWS.items():
+            fresh(self.scratch)
+            rates[row] = plain(self.plain_files, self.scratch, self.arguments.files, *options)
+            shutil.rmtree(self.scratch)
+        return rates
 
     def round(self, rep):
         """One turn of all programs; their rates by program and row."""
@@ -189,12 +194,12 @@ class Check:
 
 def table(system, rounds):
     lines = [f"\n### {system}\n", "| row | penstock | rival | ratio |", "|---|---|---|---|"]
-    rivals = {"write": "fio", "read": "fio", "small files": "plain_files"}
+    rivals = {"write": "fio", "read": "fio", **dict.fromkeys(SMALL_ROWS, "plain_files")}
     for row, rival in rivals.items():
         ours = [found["penstock"][row] for found in rounds]
         theirs = [found["rival"][row] for found in rounds]
         ratios = [one / other for one, other in zip(ours, theirs)]
-        unit, scale = ("files/s", 1) if row == "small files" else ("MB/s", 1e6)
+        unit, scale = ("files/s", 1) if row in SMALL_ROWS else ("MB/s", 1e6)
         median = lambda values: f"{statistics.median(values) / scale:,.0f} {unit}"
         lines.append(
             f"| {row} | {median(ours)} | {median(theirs)} ({rival}) | "
