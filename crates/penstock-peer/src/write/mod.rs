@@ -25,7 +25,7 @@ use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::Entry;
 use penstock_proto::time_use::Activity;
-use penstock_proto::units::FileTime;
+use penstock_proto::units::{FileTime, MIB};
 use penstock_store::{DirCache, StoreError, WriteFile};
 
 use penstock_api::task::TaskPage;
@@ -39,6 +39,10 @@ use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
 use crate::write::written::Written;
 
+/// Bytes of a large file for which a lane allocates blocks at once. Each time, it waits for the
+/// writes of other lanes to the file.
+const ALLOCATED_AT_ONCE: u64 = 16 * MIB;
+
 /// The file that is being written by this lane.
 struct OpenFile {
     index: u32,
@@ -51,6 +55,8 @@ struct OpenFile {
     /// Set if bytes were left out, perhaps at the end: the length of the file is then set
     /// separately.
     holes: bool,
+    /// Blocks are allocated up to this offset, as far as this lane knows.
+    allocated: u64,
 }
 
 enum FileHandle {
@@ -405,12 +411,21 @@ impl PieceWriter {
             self.open = Some(time.measure(Activity::Metadata, open)?);
         }
         let Some(open) = self.open.as_mut() else { return Ok(()) };
+        let entry = page.page.entries()[record.entry as usize];
         let file = open.file.get();
         if record.hole {
             open.sparse = true;
             open.holes = true;
         } else if record.runs.is_empty() {
             if !bytes.is_empty() {
+                // Holes come of sparse entries only, and stay holes.
+                let is_due = !entry.sparse && record.offset >= open.allocated;
+                if is_due && file.wants_allocation() {
+                    let end = range_of(item, &entry).end;
+                    open.allocated = end.min(record.offset + ALLOCATED_AT_ONCE);
+                    let bytes = open.allocated - record.offset;
+                    self.time.measure(Activity::Write, || file.allocate(record.offset, bytes))?;
+                }
                 self.time.measure(Activity::Write, || file.write_at(record.offset, bytes))?;
             }
         } else {
@@ -424,7 +439,6 @@ impl PieceWriter {
             }
         }
         self.outcome.bytes += bytes.len() as u64;
-        let entry = page.page.entries()[record.entry as usize];
         let stride = u64::from(page.page.slicing.stride_bytes);
         note_digests(open, &self.tree, &entry, record, stride, &mut self.zeros);
         open.next = record.offset + record.length;
@@ -470,6 +484,7 @@ impl PieceWriter {
             parts: Parts::default(),
             sparse: false,
             holes: false,
+            allocated: 0,
         })
     }
 

@@ -1,5 +1,7 @@
 //! Large files past the page cache, and the fallback where that is impossible.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use penstock_sys::buffer::BufferPool;
 use penstock_sys::cached_pages;
 
@@ -74,6 +76,33 @@ fn check_large_file(store: &PosixStore) -> bool {
     let direct = file.is_direct();
     assert!(publish(store, file) == bytes);
     direct
+}
+
+/// Promise: blocks that are allocated ahead keep the size and what was written, and read as zeros.
+/// Only direct writes to ext4 want that.
+#[test]
+fn blocks_are_allocated_ahead() {
+    if !has_direct_disk() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let store = open_with(place.path(), IoMode::Direct);
+    let (stride, size) = (STRIDE as u64, 4 * STRIDE + 17);
+    let file = begin(&store, size);
+    assert_eq!(file.wants_allocation(), store.file_system() == FileSystemKind::Ext4);
+    let mut buffer = BufferPool::new(STRIDE, 1).take();
+    buffer[..STRIDE].fill(7);
+    file.write_at(0, &buffer[..STRIDE]).unwrap();
+    file.allocate(0, 3 * stride).unwrap();
+    let allocated = std::fs::metadata(place.path().join(".pst-1")).unwrap().blocks() * 512;
+    assert!(allocated >= 3 * stride, "{allocated}");
+    drop(buffer);
+    let bytes = publish(&store, file);
+    assert_eq!(bytes.len(), size);
+    assert!(bytes[..STRIDE].iter().all(|byte| *byte == 7));
+    assert!(bytes[STRIDE..].iter().all(|byte| *byte == 0));
+    let buffered = open_with(place.path(), IoMode::Buffered);
+    assert!(!begin(&buffered, size).wants_allocation());
 }
 
 /// Promise: writes past the page cache and through it make the same bytes, on a disk and in memory,

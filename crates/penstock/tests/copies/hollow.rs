@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::time::{Duration, Instant};
 
-use penstock_testkit::{Copy, Scratch, copy_with};
+use penstock_testkit::{Copy, Scratch, assert_same, copy_with};
 
 /// D2: a file of 1 TiB with 1 MiB of data is copied with a digest list and a receipt in the time of
 /// its data: its holes are not hashed, it is not in the list, and that is said. One whose holes are
@@ -50,5 +50,40 @@ fn d2_holes_beyond_a_hundred_times_the_data_are_not_hashed() {
     for at in 0..16_u64 {
         copied.read_exact_at(&mut bytes, at * (60 << 30) + 12_287).unwrap();
         assert!(bytes[1..bytes.len() - 1] == part && bytes[0] == 0 && bytes[65_537] == 0);
+    }
+}
+
+/// D2: holes between the data of large files are holes at the target too, although blocks of files
+/// without holes are allocated ahead of direct writes: those of several strides, those within a
+/// stride, and those at the end.
+#[test]
+fn d2_no_block_is_allocated_in_a_hole() {
+    const MIB: u64 = 1 << 20;
+    let base = Scratch::on_disk();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    fs::create_dir(&source).unwrap();
+    let striped = File::create(source.join("striped")).unwrap();
+    striped.set_len(150 * MIB + 77).unwrap();
+    let part = vec![7; MIB as usize];
+    for at in (0..148).step_by(3) {
+        striped.write_all_at(&part, at * MIB).unwrap();
+        striped.write_all_at(&part[..4096], at * MIB + MIB + 65_536).unwrap();
+    }
+    let dense = File::create(source.join("dense")).unwrap();
+    for at in 0..70 {
+        dense.write_all_at(&part, at * MIB).unwrap();
+    }
+    let copy = Copy::new(base.path());
+    copy_with(&copy, &source, &target, &[]).expect(0);
+    assert_same(&source, &target);
+    let allocated = |file: &std::path::Path| {
+        let file = File::open(file).unwrap();
+        file.sync_all().unwrap();
+        file.metadata().unwrap().blocks() * 512
+    };
+    for name in ["striped", "dense"] {
+        let (there, here) = (allocated(&source.join(name)), allocated(&target.join(name)));
+        // The file system keeps its lists of extents in blocks too.
+        assert!(here <= there + (64 << 10), "{name}: {here} of {there}");
     }
 }

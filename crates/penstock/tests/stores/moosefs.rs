@@ -323,7 +323,6 @@ fn b6_b7_d7_what_it_does_not_do_is_gone_without() {
         file.write_at((number * MIB) as u64, piece).unwrap();
     }
     println!("direct writes: {}", file.is_direct());
-    println!("preallocated: {:?}", file.preallocate(bytes.len() as u64).map_err(|e| e.to_string()));
     file.finish(&Attributes::plain(0o644, MTIME), true).unwrap();
     one.publish(one.root(), b".pst-d", b"direct", false).unwrap();
     assert!(read_all(other, b"direct") == bytes);

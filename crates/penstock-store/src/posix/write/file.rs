@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use penstock_proto::attributes::Owner;
 use penstock_proto::name;
-use penstock_sys::close_file;
+use penstock_sys::{FileSystemKind, close_file};
 use rustix::fs::{
     FallocateFlags, OFlags, Timestamps, fallocate, fstat, fsync, ftruncate, futimens,
 };
@@ -14,6 +14,7 @@ use rustix::io::{Errno, pwrite};
 use crate::dir::Dir;
 use crate::error::StoreError;
 use crate::meta::{Kind, Meta};
+use crate::posix::file_system::mount::Mount;
 use crate::posix::sandbox::open_component;
 use crate::posix::stat::{stat_open, wrong_kind};
 use crate::posix::write::attributes::{Attributes, Node, NodeKind, NotSet};
@@ -177,22 +178,26 @@ impl WriteFile {
         ftruncate(fd, bytes).map_err(|errno| self.error("set size", errno))
     }
 
-    /// Reserves space for `bytes` from the start and sets that size, where the file system can;
-    /// returns whether it did. Not for files with holes: they would be filled.
+    /// Returns whether direct writes of several threads need allocated blocks to run at once. ext4
+    /// writes into a hole, past the page cache, under the exclusive lock of the file, and into
+    /// allocated blocks under a shared one (fs/ext4/file.c, `ext4_dio_write_checks`, Linux 6.18).
+    pub fn wants_allocation(&self) -> bool {
+        let is_ext4 = |mount: &Mount| mount.kind() == FileSystemKind::Ext4;
+        self.is_direct() && self.dir.mount().is_some_and(is_ext4)
+    }
+
+    /// Allocates blocks for `bytes` bytes from `offset` on, which must be within the size of the
+    /// file. Written bytes stay, and others read as zeros. Waits for the direct writes of other
+    /// threads. A refusal is no error: the write that follows tells of a full disk. Not for files
+    /// with holes: they would be filled.
     ///
     /// # Errors
-    /// `Io`, above all `ENOSPC`, found before the first byte was moved.
-    pub fn preallocate(&self, bytes: u64) -> Result<bool, StoreError> {
-        let Some(fd) = self.fd.as_ref().filter(|_| bytes > 0) else { return Ok(false) };
+    /// The account may not act.
+    pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        let Some(fd) = self.fd.as_ref().filter(|_| bytes > 0) else { return Ok(()) };
         let _acting = self.dir.act()?;
-        loop {
-            match fallocate(fd, FallocateFlags::empty(), 0, bytes) {
-                Ok(()) => return Ok(true),
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
-                Err(errno) => return Err(self.error("preallocate", errno)),
-            }
-        }
+        while let Err(Errno::INTR) = fallocate(fd, FallocateFlags::KEEP_SIZE, offset, bytes) {}
+        Ok(())
     }
 
     /// Sets the attributes `wanted`, after the data and in the order of B2, and closes the file.
