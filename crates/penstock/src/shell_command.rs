@@ -12,6 +12,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// Interval at which the end of a command is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Time in which a killed command ends, unless it runs as another user (`sudo`) or hangs in a call
+/// to the kernel.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A command that runs, for a limited time.
 pub(crate) struct ShellCommand {
     child: Child,
@@ -45,17 +49,27 @@ impl ShellCommand {
             Ok(Some(status)) if status.success() => Some(Ok(())),
             Ok(Some(status)) => Some(Err(format!("ended with {status}"))),
             Ok(None) if Instant::now() < self.kill_at => None,
-            Ok(None) => {
-                let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-                if let Some(pid) = pid {
-                    // The group may be gone by now.
-                    let _ = kill_process_group(pid, Signal::KILL);
-                }
-                let _ = self.child.wait();
-                Some(Err(format!("was killed after {} s", self.timeout.as_secs())))
-            }
+            Ok(None) => Some(Err(self.kill())),
             Err(error) => Some(Err(format!("cannot be waited for: {error}"))),
         }
+    }
+
+    /// Kills the command with its process group, and returns the failure.
+    fn kill(&mut self) -> String {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // The group may be gone by now.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+        let give_up = Instant::now() + KILL_PATIENCE;
+        let seconds = self.timeout.as_secs();
+        while Instant::now() < give_up {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return format!("was killed after {seconds} s");
+            }
+            thread::sleep(LOOK);
+        }
+        format!("did not end in {seconds} s and could not be killed: it still runs")
     }
 
     /// Waits for the end of the command.

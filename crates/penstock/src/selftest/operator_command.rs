@@ -26,8 +26,8 @@ pub(super) struct CardCut {
     pub(super) from: Location,
 }
 
-/// Runs the command of an option, and waits for its end. Ctrl-C does not end the command, so that
-/// nothing is left half done.
+/// Runs the command of an option, and waits for its end. Ctrl-C does not end the command: nothing
+/// is left half done, unless the command takes too long.
 ///
 /// # Errors
 /// There is no `sh`; the command fails, or is killed because it takes longer than 120 s.
