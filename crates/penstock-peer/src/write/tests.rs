@@ -1,4 +1,6 @@
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use penstock_proto::id::{TransferId, WriterId};
@@ -13,6 +15,7 @@ use penstock_api::preserve::Preserve;
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_store::{PosixOptions, PosixStore};
+use penstock_sys::FileSystemKind;
 
 const FILES: u32 = 40;
 
@@ -254,6 +257,68 @@ fn b1_b5_a_large_file_is_one_inode_and_a_pack_is_its_writers() {
     assert_eq!(inode(&kept), inode(&found));
     assert_ne!(one.temporary(&page, 1, 0), two.temporary(&page, 1, 0));
     assert_eq!(one.temporary(&page, 0, 0), two.temporary(&page, 0, 0));
+}
+
+/// Promise (f): on ext4 the lanes of a large file do not wait for each other. With the first stride
+/// of a request, blocks for all of it are allocated, into which the kernel lets several threads
+/// write directly. D2: a file with holes at the source gets no block but for its bytes.
+#[test]
+fn f_d2_blocks_of_a_large_file_are_allocated_ahead_unless_it_is_sparse() {
+    let stride = u64::from(Slicing::default().stride_bytes);
+    let length = 8 * stride;
+    for sparse in [false, true] {
+        let base = tempfile::tempdir().unwrap();
+        let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
+        if store.file_system() != FileSystemKind::Ext4 {
+            #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+            {
+                eprintln!("SKIPPED: temporary files are not on ext4");
+            }
+            return;
+        }
+        let size = 64 * stride;
+        let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
+        let draft = EntryDraft { name: b"f", size, mode: 0o644, sparse, ..EntryDraft::default() };
+        builder.push(b"", &draft);
+        let page = Arc::new(builder.seal());
+        let page = TaskPage { page, digest: Digest([7; 32]), left: Arc::default() };
+        let item = Item {
+            piece: PieceRef { page: 0, piece: 0 },
+            generation: 0,
+            fresh: true,
+            first_entry: 0,
+            end_entry: 1,
+            offset: 16 * stride,
+            length,
+            bytes: length,
+            attempt: 1,
+        };
+        let large = Arc::new(LargeFiles::default());
+        large.begin(0, 0, 0);
+        let tree = tree(Target::Posix(store));
+        let file = large.get(&tree, &page, &item).unwrap();
+        assert!(file.is_direct());
+        let mut writer = PieceWriter::new(tree, large, true, &ThreadTime::default());
+        let bytes = bytes_of(3, stride);
+        let record = Record {
+            entry: 0,
+            status: EntryStatus::Ok,
+            errno: 0,
+            end: false,
+            hole: false,
+            offset: item.offset,
+            length: stride,
+            digest: DigestKind::Blake3.stride(size, item.offset, &bytes),
+            runs: Vec::new(),
+            seen: None,
+        };
+        writer.frame(&page, &item, &[record], &bytes);
+        let path = base.path().join(std::ffi::OsStr::from_bytes(file.name()));
+        File::open(&path).unwrap().sync_all().unwrap();
+        let allocated = std::fs::metadata(&path).unwrap().blocks() * 512;
+        let expected = if sparse { stride } else { length };
+        assert!((expected..expected + stride).contains(&allocated), "{sparse}: {allocated}");
+    }
 }
 
 /// Promise (f), B1: late answers to an abandoned attempt, whose temporary file is gone, delay no
