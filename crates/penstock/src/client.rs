@@ -171,14 +171,28 @@ impl Client {
         body: Option<Vec<u8>>,
         headers: &[(&'static str, String)],
     ) -> anyhow::Result<Answer> {
+        self.exchange_within(uri, body, headers, DEADLINE)
+    }
+
+    /// As [`Client::exchange`], for a request that may take the daemon up to `deadline`.
+    ///
+    /// # Errors
+    /// No daemon answers in that time.
+    pub(crate) fn exchange_within(
+        &self,
+        uri: &EndpointUri,
+        body: Option<Vec<u8>>,
+        headers: &[(&'static str, String)],
+        deadline: Duration,
+    ) -> anyhow::Result<Answer> {
         let talk = async {
             let response = self.reply(uri, body, headers).await?;
             let status = response.status();
             let headers = response.headers().clone();
             Ok(Answer { status, headers, body: http::read(response).await?.to_vec() })
         };
-        let reply = self.runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await });
-        reply.map_err(|_| late(DEADLINE))?.map_err(|problem| failure(problem).into())
+        let reply = self.runtime.block_on(async { tokio::time::timeout(deadline, talk).await });
+        reply.map_err(|_| late(deadline))?.map_err(|problem| failure(problem).into())
     }
 
     /// Another client of the same daemon, for another thread.

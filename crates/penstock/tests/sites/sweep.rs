@@ -152,7 +152,7 @@ fn hopeless_sweeps_are_refused_at_once() {
 
 /// Promise: a sweep measures both stores before and after its cells, with the sizes that the matrix
 /// gives, and without its own copies; the results are in the run directory, and nothing is left in
-/// either store.
+/// either store. It waits for a transfer that uses a store and ends soon.
 #[test]
 fn a_sweep_measures_both_stores() {
     let root = Scratch::in_memory();
@@ -171,6 +171,11 @@ fn a_sweep_measures_both_stores() {
     );
     fs::write(&matrix, measured).unwrap();
     let args = ["bench", "sweep", matrix.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    // The source is measured first.
+    fs::write(lab.store.join("other"), vec![7; 6 << 20]).unwrap();
+    let slow = ["--bwlimit=1MiB/s", "--piece-size=1M"];
+    let other = lab.submit(&[&["lab:data/other", "lab:data/others/"], &slow[..]].concat());
+    Wait::new("the other transfer runs").is(|| lab.show(&other)["state"] == "running");
     let mut sweep = start(&mut hpc.command(&args));
     // The target is measured after the source, for some seconds.
     Wait::new("the last benchmark").is(|| out.join("storage/lab-data.after.json").exists());

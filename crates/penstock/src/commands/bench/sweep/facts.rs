@@ -1,7 +1,7 @@
 //! What is known of hosts, stores and settings when a sweep runs.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_api::benchmark::{Benchmark, BenchmarkList, BenchmarkRequest, BenchmarkState};
 use penstock_api::endpoints::{
@@ -9,9 +9,11 @@ use penstock_api::endpoints::{
     SHOW_SETTINGS, SHOW_STATISTICS, SHOW_STATUS, SHOW_STORE, START_BENCHMARK,
 };
 use penstock_api::paths::PathsView;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::statistics::SiteStatistics;
 use penstock_api::timestamp::Timestamp;
-use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_daemon::http;
+use penstock_exit::{self as exit, ExitCode, Failure, failure};
 use penstock_proto::id::Name;
 use serde_json::{Value, json};
 
@@ -29,6 +31,8 @@ use crate::commands::transfer::measured::usable;
 const LONG: Duration = Duration::from_secs(1800);
 /// Interval at which a benchmark that runs is looked at.
 const LOOK: Duration = Duration::from_millis(500);
+/// Time for the transfers of a store to end before it is measured.
+const USE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the facts of both sites. What a daemon does not tell is listed as missing.
 pub(super) fn facts(ends: &Ends) -> Value {
@@ -233,8 +237,7 @@ fn benchmark(
         sizes: wish.sizes.bytes().to_vec(),
         ..BenchmarkRequest::default()
     };
-    let uri = START_BENCHMARK.uri(&[&end.store]);
-    let started: Benchmark = client.post_within(&uri, &request, LONG)?;
+    let started = start(client, end, &request, interruption)?;
     let ended = running::ended(client, &end.store, started.id, |_| {
         let Err(error) = interruption.sleep(LOOK) else { return Ok(()) };
         client.delete(&END_BENCHMARK.uri(&[&end.store, &started.id]))?;
@@ -246,6 +249,35 @@ fn benchmark(
     let message = format!("the benchmark of store `{}` failed", end.store);
     let why = ended.problem.unwrap_or_default();
     Err(Failure::new(ExitCode::Temporary, message).caused_by(why).into())
+}
+
+/// Starts a benchmark. A store that a transfer uses is asked for again, since the last one of the
+/// sweep may still end there.
+///
+/// # Errors
+/// A daemon refuses; exit 130.
+fn start(
+    client: &Client,
+    end: &End,
+    request: &BenchmarkRequest,
+    interruption: &Interruption,
+) -> anyhow::Result<Benchmark> {
+    let uri = START_BENCHMARK.uri(&[&end.store]);
+    let give_up = Instant::now() + USE_PATIENCE;
+    let mut is_told = false;
+    loop {
+        let body = http::encode(request).map_err(failure)?;
+        let answer = client.exchange_within(&uri, Some(body), &[], LONG)?;
+        let is_in_use = |problem: Problem| problem.code == ProblemCode::StoreInUse;
+        if !answer.problem().is_some_and(is_in_use) || Instant::now() >= give_up {
+            return answer.object();
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            let (seconds, store) = (USE_PATIENCE.as_secs(), &end.store);
+            exit::warn(&format!("a transfer uses store {store}: waiting for {seconds} s at most"));
+        }
+        interruption.sleep(LOOK)?;
+    }
 }
 
 #[cfg(test)]
