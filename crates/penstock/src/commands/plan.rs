@@ -86,6 +86,7 @@ pub(crate) fn make(
     show: Show,
 ) -> anyhow::Result<ExitCode> {
     let out = out.map(OutputFile::open).transpose()?;
+    let forecaster = format!("penstock forecast {} {}", request.source, request.target);
     let lost = |error| Failure::io("read the plan that was made", error);
     let mut file = nameless().map_err(|error| Failure::io("make a file for the plan", error))?;
     client.post_into(&MAKE_PLAN.uri(&[]), &SubmitRequest::from(request), &mut file)?;
@@ -96,7 +97,7 @@ pub(crate) fn make(
     file.rewind().map_err(lost)?;
     out.write(&AtomicBool::new(false), |out| Ok(io::copy(&mut file, out).map(drop)?))?;
     let mut text = Vec::new();
-    plan::write_end(&mut text, &end)?;
+    plan::write_end(&mut text, &end, Some(&forecaster))?;
     exit::warn(String::from_utf8_lossy(&text).trim());
     plan::outcome(&end)
 }

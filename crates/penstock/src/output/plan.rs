@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
-use penstock_api::plan::{ItemKind, PlanAction, PlanCount, PlanEnd, PlanItem, PlanLine};
+use penstock_api::plan::{
+    ItemKind, PlanAction, PlanCount, PlanEnd, PlanHead, PlanItem, PlanLine, location_of,
+};
 use penstock_proto::units::{counted, format_bytes, format_rate};
 
 use penstock_exit::{self as exit, ExitCode, Failure, failure};
@@ -43,14 +45,18 @@ pub(crate) fn show(plan: File, show: Show) -> anyhow::Result<ExitCode> {
     let mut input = BufReader::with_capacity(1 << 18, plan);
     let mut out = exit::output();
     let mut end = None;
+    let mut forecaster = None;
     let mut text = Vec::new();
     while input.read_until(b'\n', &mut text).map_err(lost)? > 0 {
         let line = serde_json::from_slice(&text)?;
         let written = match (&line, show) {
             (_, Show::Json) => out.write_all(&text),
             (PlanLine::Item(item), _) => write_item(&mut out, item, show),
-            (PlanLine::End(end), _) => write_end(&mut out, end),
-            (PlanLine::Plan(_), _) => Ok(()),
+            (PlanLine::End(end), _) => write_end(&mut out, end, forecaster.as_deref()),
+            (PlanLine::Plan(head), _) => {
+                forecaster = forecast_command(head);
+                Ok(())
+            }
         };
         match written {
             // A reader that has gone away, as in `| head`, has all it wants.
@@ -105,8 +111,18 @@ fn write_item(out: &mut dyn Write, item: &PlanItem, show: Show) -> io::Result<()
     writeln!(out)
 }
 
-/// Writes totals and forecast.
-pub(crate) fn write_end(out: &mut dyn Write, end: &PlanEnd) -> io::Result<()> {
+/// Returns the command that forecasts a transfer from measurements; a copy has none.
+fn forecast_command(head: &PlanHead) -> Option<String> {
+    let is_transfer = [&head.source, &head.target].into_iter().all(|it| location_of(it).is_ok());
+    is_transfer.then(|| format!("penstock forecast {} {}", head.source, head.target))
+}
+
+/// Writes totals and forecast. `forecaster` is a command that knows more of the time than the plan.
+pub(crate) fn write_end(
+    out: &mut dyn Write,
+    end: &PlanEnd,
+    forecaster: Option<&str>,
+) -> io::Result<()> {
     let totals = &end.totals;
     writeln!(out)?;
     for action in PlanAction::ALL {
@@ -144,11 +160,16 @@ pub(crate) fn write_end(out: &mut dyn Write, end: &PlanEnd) -> io::Result<()> {
             format_rate(forecast.rate_bits_per_s),
             forecast.basis
         ),
-        None => writeln!(
-            out,
-            "forecast   none for {}: nothing is known of the rate between these places",
-            format_bytes(moved)
-        ),
+        None => {
+            let command = forecaster
+                .map(|command| format!("; `{command}` uses measurements of the stores, if any"));
+            writeln!(
+                out,
+                "forecast   none for {}: nothing is known of the rate between these places{}",
+                format_bytes(moved),
+                command.unwrap_or_default()
+            )
+        }
     }
 }
 
@@ -189,12 +210,16 @@ mod tests {
     #[test]
     fn a_forecast_is_told_with_its_basis() {
         let mut end = PlanEnd::default();
-        assert!(text(|out| write_end(out, &end)).contains("nothing would change"));
+        assert!(text(|out| write_end(out, &end, None)).contains("nothing would change"));
         end.totals.copy = PlanCount { items: 2, bytes: 1 << 30 };
-        assert!(text(|out| write_end(out, &end)).contains("nothing is known of the rate"));
+        let none = text(|out| write_end(out, &end, None));
+        assert!(none.ends_with("nothing is known of the rate between these places\n"), "{none}");
+        let command = "penstock forecast a:data b:data";
+        let none = text(|out| write_end(out, &end, Some(command)));
+        assert!(none.contains("places; `penstock forecast a:data b:data` uses"), "{none}");
         let basis = "the limit that was set".to_owned();
         end.forecast = Some(Forecast { seconds: 600.0, rate_bits_per_s: 1e9, basis });
-        let told = text(|out| write_end(out, &end));
+        let told = text(|out| write_end(out, &end, Some(command)));
         assert!(told.contains("about 10 min for 1.0 GiB at 1.00 Gbit/s, the limit"), "{told}");
     }
 }
