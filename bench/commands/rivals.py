@@ -22,8 +22,9 @@ user may make a control group at the source (root), else that of the whole host 
 have nothing else run. Reads of a second round come from memory if the data set fits there.
 
 --out gets rivals.jsonl (bench/hosts/record.py has its fields) and rivals.md. Exit code 0: all runs
-were good; 1: one was not; 2: wrong usage. Needs Python 3.11; at the other host bash, findutils and
-coreutils. It takes (repeats + 1) x movers x the time of one transfer and of reading it once more.
+were good; 1: one was not; 2: wrong usage. Needs Python 3.11; at the other host bash, coreutils,
+findutils, grep, sed and util-linux. A run over --limit is ended at both hosts, and the next begins.
+It takes (repeats + 1) x movers x the time of one transfer and of reading it once more.
 """
 
 import argparse
@@ -102,7 +103,7 @@ def read_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--verify", choices=["all", "sample", "none"], default="all")
     parser.add_argument("--no-warm-up", action="store_true", help="count the first round too")
     parser.add_argument("--seed", type=int, help="of the order (default: random, and reported)")
-    parser.add_argument("--ssh", default="ssh", help="the ssh command, as in `ssh -p 2222`")
+    parser.add_argument("--ssh", default="ssh", help="the ssh command, as in `ssh -J jump`")
     parser.add_argument("--address", help="of the target for data (default: as ssh has it)")
     parser.add_argument(
         "--ports",

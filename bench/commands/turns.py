@@ -3,16 +3,24 @@ loopback.
 
     penstock-bench turns before=OLD/penstock after=NEW/penstock [--sets small] [--out DIR]
     penstock-bench turns one='NEW/penstock --lanes 1' two='NEW/penstock --lanes 2'
+    penstock-bench turns --build v1,v2,v3,native
 
 The first variant is what the others are compared with: of each round the ratio is taken, and the
 table gives the medians, with the least and the greatest in brackets. Each variant has daemons of
 its own; the order is turned round by round, and the first round is dropped. What arrived is
 compared with the source byte by byte in that first round. Run it as root with nothing else going
 on; a difference below the range of the ratios means nothing.
+
+--build builds this checkout with `-C target-cpu`, for levels of x86-64 (v1 to v4) and for this
+processor (native), and compares the builds after the variants that are named. Each build has a
+directory in `levels` of the target directory, and takes minutes the first time. RUSTFLAGS of the
+environment, or of the settings of cargo, come before the option.
 """
 
+import argparse
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -24,15 +32,19 @@ from bench.base.groups import Group
 from bench.base.processes import Failed
 from bench.base.trees import fresh, measure_tree, same
 from bench.commands.loopback import SETS
+from bench.movers.builds import LEVELS, NATIVE, Builder, read_levels
 from bench.movers.sites import MODES, Sites
+
+FILE_SETS = [name for name, (_, make) in SETS.items() if make and name != "both"]
+"""Data sets of files that move one way."""
 
 
 class Variant:
     """One build with its options, and its two daemons."""
 
-    def __init__(self, text, root, data):
-        self.name, _, command = text.partition("=")
-        binary, *self.options = command.split()
+    def __init__(self, name, words, root, data):
+        self.name = name
+        binary, *self.options = words
         self.group = Group("turns-" + self.name)
         self.sites = Sites(
             os.path.abspath(binary), fresh(os.path.join(root, self.name)), data, self.group, 180
@@ -48,7 +60,7 @@ class Turns:
     def __init__(self, arguments, root):
         self.arguments, self.root, self.data = arguments, root, fresh(os.path.join(root, "data"))
         self.target = os.path.join(self.data, "out")
-        self.variants = [Variant(text, root, self.data) for text in arguments.variants]
+        self.variants = [Variant(*variant, root, self.data) for variant in arguments.variants]
 
     def stop(self):
         for variant in self.variants:
@@ -119,17 +131,65 @@ def spread(ratios):
     return f"{statistics.median(ratios):.3f} [{min(ratios):.2f}-{max(ratios):.2f}]"
 
 
-def main(argv):
+def read_variant(text):
+    """Reads `NAME=BINARY [OPTION...]`: the name, and the words of the command."""
+    name, _, command = text.partition("=")
+    words = shlex.split(command)
+    if not name or not words:
+        raise argparse.ArgumentTypeError(f"`{text}` is not NAME=BINARY, as new=/tmp/penstock is")
+    if not (os.path.isfile(words[0]) and os.access(words[0], os.X_OK)):
+        raise argparse.ArgumentTypeError(f"no program {words[0]} for `{name}`: build it first")
+    return name, words
+
+
+def read_sets(text):
+    """Reads names of data sets that move one way."""
+    for name in text.split(","):
+        if name in SETS and name not in FILE_SETS:
+            raise argparse.ArgumentTypeError(
+                f"`{name}` is a data set of `penstock-bench loopback` only: turns moves files one "
+                f"way; there are: {', '.join(FILE_SETS)}"
+            )
+    return choice("data set", FILE_SETS)(text)
+
+
+def read_arguments(argv):
     parser = command_parser("turns", __doc__)
-    parser.add_argument("variants", nargs="+", metavar="NAME=BINARY [OPTION...]")
+    parser.add_argument("variants", nargs="*", type=read_variant, metavar="NAME=BINARY [OPTION...]")
+    parser.add_argument(
+        "--build",
+        type=read_levels,
+        default=[],
+        metavar="LEVELS",
+        help=f"builds of this checkout, of {', '.join([*LEVELS, NATIVE])}",
+    )
     parser.add_argument("--root", default="/dev/shm/pst-bench")
-    parser.add_argument("--sets", type=choice("data set", SETS), default=["large", "small"])
+    parser.add_argument(
+        "--sets",
+        type=read_sets,
+        default=["large", "small"],
+        help=f"of {', '.join(FILE_SETS)}; default: large,small",
+    )
     parser.add_argument("--modes", type=choice("mode", MODES), default=["tls blake3"])
     parser.add_argument("--reps", type=int, default=7, help="counted rounds, after one warm-up")
     add_out(parser)
     arguments = parser.parse_args(argv)
+    names = [*(name for name, _ in arguments.variants), *arguments.build]
+    if not names:
+        parser.error("name what to compare: NAME=BINARY for each variant, or --build v1,v3")
+    for name in names:
+        if names.count(name) > 1:
+            parser.error(f"there are two variants `{name}`: give one of them another name")
+    return arguments
+
+
+def main(argv):
+    arguments = read_arguments(argv)
     os.makedirs(arguments.root, exist_ok=True)
     end_on_signals()
+    if arguments.build:
+        builder = Builder()
+        arguments.variants += [(level, [builder.build(level)]) for level in arguments.build]
     held = memory.Held()
     root = tempfile.mkdtemp(prefix="turns-", dir=arguments.root)
     turns = None

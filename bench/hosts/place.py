@@ -4,13 +4,16 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 
 from bench.base.processes import Failed
-from bench.hosts.shell import Host, LocalHost, RemoteHost
+from bench.hosts.remote import RemoteHost
+from bench.hosts.shell import Host, LocalHost
 
 SETTINGS = ("hostname", "user", "port", "identityfile", "userknownhostsfile")
+REMOVAL_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Place:
         """Empty directories at the target for what arrives and for servers; their paths."""
         out, work = f"{self.base}/out", f"{self.base}/work"
         words = shlex.join([out, work])
-        self.there.ask(f"rm -rf -- {words} && mkdir -- {words}", 600)
+        self.there.ask(f"rm -rf -- {words} && mkdir -- {words}", REMOVAL_SECONDS)
         return out, work
 
     def room(self) -> int:
@@ -108,17 +111,28 @@ class Place:
         return facts
 
     def close(self) -> None:
-        """Removes what is the comparison's own, and lets the hosts go."""
+        """Removes the comparison's own directories, and lets the hosts go. Warns of what remains.
+
+        Never fails, so that the first error of a comparison is the one that is reported.
+        """
         try:
             self.there.stop()
-            if self.is_made:
-                self.there.ask(f"rm -rf -- {shlex.quote(self.base)}", 600)
         except Failed as error:
-            print(f"warning: {self.base} at {self.there.name} is not removed: {error}")
+            warn(f"{self.there.name}: processes may still run: {error}")
+        if self.is_made:
+            try:
+                self.there.ask(f"rm -rf -- {shlex.quote(self.base)}", REMOVAL_SECONDS)
+            except Failed as error:
+                warn(f"{self.base} at {self.there.name} is not removed: {error}")
         if self.there is not self.here:
             self.there.close()
         self.here.close()
         shutil.rmtree(self.work, ignore_errors=True)
+
+
+def warn(text: str) -> None:
+    """Reports what the end of a comparison has left behind."""
+    print(f"warning: {text}", file=sys.stderr)
 
 
 def describe(host: Host, path: str) -> str:

@@ -61,15 +61,6 @@ class Rounds:
     ) -> Run:
         """One run, and the comparison after it."""
         place = self.place
-        out, work = place.clear()
-        job = replace(
-            self.job,
-            source=data.path,
-            out=out,
-            work=fresh(f"{place.work}/run"),
-            work_there=work,
-            taken=set(),
-        )
         has_two = place.there is not place.here
         run = Run(
             set=data.name,
@@ -79,7 +70,7 @@ class Rounds:
             round=number,
             position=position,
             command="",
-            begun=datetime.now(UTC).strftime("%FT%TZ"),
+            begun=now(),
             wall_s=None,
             sync_s=None,
             cpu_source_s=None,
@@ -90,19 +81,42 @@ class Rounds:
             error=None,
         )
         try:
-            run = self.timed(run, job)
+            job = self.prepare(data)
+            run = self.timed(replace(run, begun=now()), job)
         except Failed as error:
-            return replace(run, error=str(error))
-        finally:
-            place.there.stop()
-            place.here.stop()
-        if self.arguments.verify == "none":
+            run = replace(run, error=str(error))
+        run = self.ended(run)
+        if run.error or self.arguments.verify == "none":
             return run
-        landed = self.landed(job, mover)
-        wrong = verify.compare(
-            expected, lambda: verify.manifest(place.there, landed, every, self.arguments.limit)
-        )
+
+        def read() -> verify.Manifest:
+            landed = self.landed(job, mover)
+            return verify.manifest(place.there, landed, every, self.arguments.limit)
+
+        wrong = verify.compare(expected, read)
         return replace(run, verified=wrong is None, error=wrong)
+
+    def prepare(self, data: DataSet) -> Job:
+        """Empties the directories of a run, at both hosts."""
+        out, work_there = self.place.clear()
+        return replace(
+            self.job,
+            source=data.path,
+            out=out,
+            work=fresh(f"{self.place.work}/run"),
+            work_there=work_there,
+            taken=set(),
+        )
+
+    def ended(self, run: Run) -> Run:
+        """Ends what a run has started. A failure is an error of this run, and of no later one."""
+        errors = [run.error] if run.error else []
+        for host in dict.fromkeys([self.place.there, self.place.here]):
+            try:
+                host.stop()
+            except Failed as error:
+                errors.append(f"processes at {host.name} may still run: {error}")
+        return replace(run, error="; ".join(errors) or None)
 
     def landed(self, job: Job, mover: str) -> str:
         """Where the data is now."""
@@ -148,6 +162,11 @@ class Rounds:
         places = dict.fromkeys([(job.here, job.work), (job.there, job.work_there)])
         told = [host.ask(read.format(shlex.quote(path))) for host, path in places]
         return " ".join(" ".join(told).split()) or "it says nothing"
+
+
+def now() -> str:
+    """The time, as records have it."""
+    return datetime.now(UTC).strftime("%FT%TZ")
 
 
 def shown(command: str, job: Job) -> str:

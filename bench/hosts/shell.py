@@ -1,16 +1,14 @@
-"""Hosts: this one, and one that is reached by ssh; commands, servers, and the CPU they take."""
+"""Hosts: the duties of one, and this host; commands, servers, and the CPU they take."""
 
 import os
 import re
-import select
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
 from typing import Protocol
 
-from bench.base.groups import SETTLE_SECONDS, Group
+from bench.base.groups import SETTLE_SECONDS, Group, send
 from bench.base.processes import Failed, wait_process
 
 ASK_SECONDS = 60
@@ -29,7 +27,7 @@ class Host(Protocol):
     """What `cpu` counts: `processes` of the run alone, or the whole `host`."""
 
     def ask(self, script: str, limit_s: float = ASK_SECONDS) -> str:
-        """Runs a script of sh to its end; its output."""
+        """Runs a script of sh to its end; its output. After `limit_s` the script is ended."""
         ...
 
     def start(self, command: str, log: str) -> int:
@@ -37,11 +35,11 @@ class Host(Protocol):
         ...
 
     def wait(self, number: int, deadline: float) -> int:
-        """Waits for what was started; its exit code."""
+        """Waits for a command that was started; its exit code. Fails after the deadline."""
         ...
 
     def stop(self) -> None:
-        """Ends all that was started."""
+        """Ends all that was started, after a time-out too. Fails if a kill did not help."""
         ...
 
     def cpu(self) -> float:
@@ -49,7 +47,7 @@ class Host(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends all, and lets the host go."""
+        """Ends all, and lets the host go. Never fails: it warns of processes that remain."""
         ...
 
 
@@ -63,19 +61,26 @@ class LocalHost:
         self.running: dict[int, subprocess.Popen[bytes]] = {}
 
     def ask(self, script: str, limit_s: float = ASK_SECONDS) -> str:
-        try:
-            done = subprocess.run(
-                ["sh", "-c", script],
-                capture_output=True,
-                text=True,
-                timeout=limit_s,
-                errors="surrogateescape",
-            )
-        except subprocess.TimeoutExpired as error:
-            raise Failed(f"over the time limit of {limit_s:.0f} s") from error
-        if done.returncode:
-            raise Failed(tail(done.stdout + done.stderr) or f"exit code {done.returncode}")
-        return done.stdout
+        with subprocess.Popen(
+            ["sh", "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="surrogateescape",
+            start_new_session=True,
+        ) as shell:
+            try:
+                told, complaint = shell.communicate(timeout=limit_s)
+            except BaseException as error:
+                # The shell alone would leave its children, which still read or write.
+                send(os.killpg, shell.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise Failed("over the time limit") from error
+                raise
+        if shell.returncode:
+            raise Failed(tail(told + complaint) or f"exit code {shell.returncode}")
+        return told
 
     def start(self, command: str, log: str) -> int:
         with open(log, "a") as out:
@@ -97,102 +102,6 @@ class LocalHost:
 
     def close(self) -> None:
         self.group.end()
-
-
-class RemoteHost:
-    """A host behind ssh, with one shell that stays, so that a command costs one round trip."""
-
-    def __init__(self, ssh: list[str], destination: str) -> None:
-        self.name = destination
-        self.counts = "host"
-        self.complaints = tempfile.TemporaryFile()
-        self.shell = subprocess.Popen(
-            [*ssh, destination, "cd / && exec sh"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.complaints,
-            start_new_session=True,
-        )
-        self.mark = f"end-{os.urandom(8).hex()}"
-        self.started: list[int] = []
-        try:
-            self.ask("command -v bash setsid find sort sha256sum > /dev/null")
-        except Failed as error:
-            self.shell.kill()
-            raise Failed(
-                f"{destination} cannot be used by ssh: {error}. Log in there once by hand; it "
-                "needs bash, findutils, coreutils and util-linux"
-            ) from error
-
-    def ask(self, script: str, limit_s: float = ASK_SECONDS) -> str:
-        asked = f"{{ {script}\n}} < /dev/null 2>&1\nprintf '\\n{self.mark} %s\\n' $?\n"
-        assert self.shell.stdin
-        try:
-            self.shell.stdin.write(asked.encode(errors="surrogateescape"))
-            self.shell.stdin.flush()
-        except OSError as error:
-            raise Failed(self.why_lost()) from error
-        return self.answer(time.monotonic() + limit_s)
-
-    def answer(self, deadline: float) -> str:
-        assert self.shell.stdout
-        descriptor, told = self.shell.stdout.fileno(), b""
-        ending = re.compile(rf"\n{self.mark} (\d+)\n\Z".encode())
-        while not (found := ending.search(told, max(0, len(told) - 80))):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                raise Failed("over the time limit")
-            more = os.read(descriptor, 2**20)
-            if not more:
-                raise Failed(self.why_lost())
-            told += more
-        text = told[: found.start()].decode(errors="surrogateescape")
-        if int(found[1]):
-            raise Failed(tail(text) or f"exit code {int(found[1])}")
-        return text
-
-    def why_lost(self) -> str:
-        """What ssh said when it ended."""
-        self.shell.wait()
-        self.complaints.seek(0)
-        said = tail(self.complaints.read().decode(errors="replace"))
-        return f"the connection has ended: {said or 'ssh says nothing'}"
-
-    def start(self, command: str, log: str) -> int:
-        words = shlex.quote(f"set -o pipefail; {command}")
-        number = int(self.ask(f"setsid bash -c {words} >> {shlex.quote(log)} 2>&1 & echo $!"))
-        self.started.append(number)
-        return number
-
-    def wait(self, number: int, deadline: float) -> int:
-        told = self.ask(f"wait {number}; echo $?", max(0.0, deadline - time.monotonic()))
-        return int(told)
-
-    def stop(self) -> None:
-        for number in self.started:
-            # setsid(1) makes each the leader of a session and of its group of processes.
-            self.ask(
-                f"kill -- -{number} 2> /dev/null; for i in 1 2 3 4 5 6 7 8 9 10; do "
-                f"kill -0 -- -{number} 2> /dev/null || break; sleep 0.1; done; "
-                f"kill -9 -- -{number} 2> /dev/null; wait {number} 2> /dev/null; true"
-            )
-        self.started = []
-
-    def cpu(self) -> float:
-        return busy_seconds(self.ask("head -n 1 /proc/stat"))
-
-    def close(self) -> None:
-        try:
-            self.stop()
-        except Failed:
-            pass
-        assert self.shell.stdin
-        self.shell.stdin.close()
-        try:
-            self.shell.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.shell.pid, signal.SIGKILL)
-        self.complaints.close()
 
 
 def busy_seconds(line: str) -> float:
