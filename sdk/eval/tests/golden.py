@@ -77,7 +77,11 @@ def rate(dataset: Json, mode: str, direction: str, block: int) -> float:
     return dataset["bytes"] / (START + stored / share)
 
 
-def benchmark(runs_of: list[float], seed: int) -> Json:
+FILE_SYSTEMS = {"lab-raw": ("XFS", "58465342-801-80"), "hpc-scratch": ("Lustre", "bd00bd0-5f1-2")}
+"""Kinds and fingerprints of the two stores."""
+
+
+def benchmark(runs_of: list[float], seed: int, stem: str = "lab-raw") -> Json:
     """Result of a storage benchmark: at each size, runs around the known rate."""
     draw = random.Random(seed)
     points: list[Json] = []
@@ -95,7 +99,29 @@ def benchmark(runs_of: list[float], seed: int) -> Json:
                            "marks": marks})  # fmt: skip
     peers = [{"peer": name, "processors": 16, "memory_bytes": 64 << 30, "threads": 8}
              for name in ("dtn1", "dtn2")]  # fmt: skip
-    return {"id": "c0" * 16, "store": "raw", "state": "done", "peers": peers, "points": points}
+    kind, fingerprint = FILE_SYSTEMS[stem]
+    system = {"kind": kind, "options": "rw,noatime", "fingerprint": fingerprint,
+              "durable_by": f"syncfs on {kind}", "direct": True, "free_bytes": 39 << 40,
+              "total_bytes": 40 << 40}  # fmt: skip
+    return {"id": "c0" * 16, "store": stem.partition("-")[2], "path": "eval", "state": "done",
+            "began": BEGUN.isoformat(), "version": "0.4.0", "peers": peers, "file_system": system,
+            "points": points}  # fmt: skip
+
+
+def make_storage(path: Path) -> Path:
+    """Writes the result of `penstock bench storage --out`: bytes, and operations on names."""
+    path.mkdir()
+    found = benchmark([1.0, 0.97, 1.02], 3)
+    for point in found["points"]:
+        for run in point["runs"]:
+            run |= {"passes": 2} | ({"cache": "dontneed"} if point["operation"] == "read" else {})
+    names = [
+        {"operation": name, "size_bytes": 0, "threads": 8, "marks": [],
+         "runs": [{"bytes": 0, "files": 400_000, "durable_s": 10.0 + at, "passes": 1}]}
+        for at, name in enumerate(("create", "unlink"))
+    ]  # fmt: skip
+    _write(path / "storage.json", found | {"points": [*found["points"], *names]})
+    return path
 
 
 def _samples(cell: Json, draw: random.Random) -> list[Json]:
@@ -206,6 +232,7 @@ def make_tuned(path: Path) -> Path:
             got = cell["rate"]["effective"] * shares[mode["lanes"]]
             cell |= {"id": f"b{block}-{mode['name']}", "mode": mode, "rate": {"effective": got}}
             found.append(cell)
+    found += _unsuccessful(len(found), item, tuned()[0])
     path.mkdir()
     planned = [cell["id"] for cell in found]
     _write(path / "run.json", _run(7) | {"datasets": [item], "modes": tuned(), "cells": planned})
@@ -213,19 +240,30 @@ def make_tuned(path: Path) -> Path:
     return path
 
 
-def make_distant(path: Path, rtt_ms: float, share: float, items: list[Json] | None = None) -> Path:
-    """Writes a run over a distance, of two data sets or those given, in one mode."""
-    items, mode = items or [datasets()[0], datasets()[8]], modes()[0]
+def make_distant(
+    path: Path,
+    rtt_ms: float,
+    share: float,
+    items: list[Json] | None = None,
+    kinds: int = 1,
+    ways: tuple[str, ...] = ("forward",),
+) -> Path:
+    """Writes a run over a distance, of two data sets or those given, in one mode or more."""
+    items = items or [datasets()[0], datasets()[8]]
     found: list[Json] = []
     for block in range(1, 7):
         for item in items:
-            at = {"order": len(found) + 1, "warmup": False, "time": BEGUN.isoformat()}
-            cell = _cell(item, mode, "forward", block, at)
-            got = cell["rate"]["effective"] * share
-            found.append(cell | {"rtt_ms": rtt_ms, "rate": {"effective": got}})
+            for mode in modes()[:kinds]:
+                for way in ways:
+                    at = {"order": len(found) + 1, "warmup": False, "time": BEGUN.isoformat()}
+                    cell = _cell(item, mode, way, block, at)
+                    got = cell["rate"]["effective"] * share
+                    found.append(cell | {"rate": {"effective": got}})
+    found += _unsuccessful(len(found), items[0], modes()[0])
+    found = [cell | {"rtt_ms": rtt_ms} for cell in found]
     path.mkdir()
     planned = [cell["id"] for cell in found]
-    known = {"id": f"rtt{rtt_ms}", "datasets": items, "modes": [mode], "cells": planned}
+    known = {"id": f"rtt{rtt_ms}", "datasets": items, "modes": modes()[:kinds], "cells": planned}
     _write(path / "run.json", _run(7) | known)
     _lines(path / "cells.jsonl", found)
     return path
@@ -316,7 +354,7 @@ def make_rivals(path: Path) -> Path:
 
 
 def cells(seed: int, warmup: int = 1) -> list[Json]:
-    """Cells of a warm-up and six blocks, each in an order of its own."""
+    """Cells of a warm-up and six blocks, each in an order of its own, and two that failed."""
     draw = random.Random(seed)
     found: list[Json] = []
     clock = BEGUN
@@ -330,6 +368,27 @@ def cells(seed: int, warmup: int = 1) -> list[Json]:
     disturbed = next(c for c in found if c["block"] == 6)
     disturbed["flags"] = ["steal 6.1 % at hpc/dtn1"]
     disturbed["cpu"]["hpc/dtn1"]["steal_s"] = 0.061 * 8 * disturbed["t"]["done"]
+    return [*found, *_unsuccessful(len(found), datasets()[0], modes()[1], clock)]
+
+
+def _unsuccessful(before: int, item: Json, mode: Json, clock: datetime = BEGUN) -> list[Json]:
+    """Begin of a seventh block, as the command writes it: a refused and a failed transfer."""
+    found = [
+        _cell(item, {**mode, "name": "off-blake3"}, way, len(BLOCKS) + 1,
+              {"order": before + at, "warmup": False, "time": clock.isoformat()})
+        | {"id": f"b7-{item['name']}-{mode['name']}-{way}", "mode": mode}
+        for at, way in enumerate(("forward", "reverse"), start=1)
+    ]  # fmt: skip
+    nothing: Json = {"rate": None, "files_per_s": None, "verify": None}
+    refused, failed = found
+    refused |= {
+        **nothing, "peers": {"source": [], "target": []}, "t": dict.fromkeys(refused["t"]),
+        "bytes": None, "files": None, "resent_bytes": None, "retries": None, "cpu": {},
+        "time": {"source": {}, "target": {}},
+        "error": {"code": "refused", "text": "store scratch takes no new transfers"},
+    }  # fmt: skip
+    failed |= {**nothing, "bytes": item["bytes"] // 3, "files": item["files"] // 3,
+               "error": {"code": "some-failed", "text": "no space at lab:raw"}}  # fmt: skip
     return found
 
 
@@ -358,7 +417,7 @@ def _run(seed: int) -> Json:
     return {
         "format": 1, "id": "4f2a90c1d3e5b768", "title": "Lab to HPC, one setting",
         "begun": BEGUN.isoformat(), "ended": None, "seed": seed, "penstock": "0.4.0", "api": "v1",
-        "source": "lab:raw/eval", "target": "hpc:scratch/eval", "asked": "hpc", "repeats": 6,
+        "source": "lab:raw/eval", "target": "hpc:scratch/eval", "asked": "hpc", "repeats": 7,
         "warmup": 1, "datasets": datasets(), "modes": modes(),
         "directions": ["forward", "reverse"],}  # fmt: skip
 
@@ -374,13 +433,13 @@ def make(path: Path, seed: int = 7) -> Path:
     _write(path / "facts.json", facts())
     _lines(path / "cells.jsonl", found)
     for cell in found:
-        if not cell["warmup"]:
+        if not cell["warmup"] and not cell["error"]:
             _lines(path / "series" / f"{cell['id']}.jsonl", _samples(cell, draw))
             _write(path / "statistics" / f"{cell['id']}.json", _statistics(cell, draw))
     around = [1.0, 0.98, 1.01]
     for stem in ("lab-raw", "hpc-scratch"):
-        _write(path / "storage" / f"{stem}.before.json", benchmark(around, 1))
-        _write(path / "storage" / f"{stem}.after.json", benchmark(around, 2))
+        _write(path / "storage" / f"{stem}.before.json", benchmark(around, 1, stem))
+        _write(path / "storage" / f"{stem}.after.json", benchmark(around, 2, stem))
     return path
 
 

@@ -44,6 +44,29 @@ def test_lines_by_round_trip(request_of_all: Request):
     assert "n = 6" in drawn.caption
 
 
+def test_a_panel_for_each_mode_and_direction(tmp_path: Path):
+    """Promise: F18 has a column for each mode and two rows for each direction that went over two
+    distances, with the planted share that is left in each."""
+    runs = [
+        Run(golden.make_distant(tmp_path / str(rtt), rtt, share, None, 2, ("forward", "reverse")))
+        for rtt, share in PLANTED
+    ]
+    with style.applied():
+        drawn = distance.round_trips(Request(runs[0], runs[1:]))
+    panels = drawn.figure.axes
+    assert len(panels) == 8
+    assert [axes.get_title(loc="left") for axes in panels[:2]] == ["off-blake3", "tls-blake3"]
+    labels = [axes.get_ylabel() for axes in panels[::2]]
+    share = "% of the shortest"
+    assert labels == ["Gbit/s, forward", share, "Gbit/s, reverse", share]
+    assert all(len(axes.containers) == 2 for axes in panels)
+    for axes in (*panels[2:4], *panels[6:]):
+        assert {text.get_text() for text in axes.texts} == {"90 %"}
+    assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == [
+        "1048576x4KiB", "64x1GiB",
+    ]  # fmt: skip
+
+
 def test_ratios_to_the_shortest(request_of_all: Request):
     """Promise: T15 has the planted ratios, with intervals, by data set and round trip."""
     table = distances.by_round_trip(request_of_all)

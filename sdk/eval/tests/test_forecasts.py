@@ -15,7 +15,7 @@ PER_FILE, PER_BYTE, START = 2e-5, 1 / 4e9, 0.5
 def _sweep(path: Path) -> Run:
     """Returns a sweep in which a file and a byte cost the same everywhere."""
     run = Run(golden.make_distant(path, 1.0, 1.0, golden.datasets()))
-    for cell in run.cells:
+    for cell in run.counted:
         cell.raw["t"]["done"] = START + cell.raw["files"] * PER_FILE + cell.bytes * PER_BYTE
     return run
 

@@ -74,9 +74,13 @@ def test_a_size_beyond_the_measured_has_no_share(run: Run):
 
 
 def test_flagged_runs_are_kept_and_listed(sections: list[Section]):
-    """Promise: the disturbed run counts in T1, and T14 says what is wrong with it."""
+    """Promise: the disturbed run counts in T1, and T14 says what is wrong with it. Runs that were
+    refused or failed are there too, and count nowhere."""
     rows = _rows(sections, "T14")
-    assert len(rows) == 1
+    assert [row["what"] for row in rows[1:]] == [
+        "failed: store scratch takes no new transfers",
+        "failed: no space at lab:raw",
+    ]
     assert rows[0]["what"] == "steal 6.1 % at hpc/dtn1"
     assert rows[0]["stolen % of CPU"] == pytest.approx(6.1)
     assert all(row["n"] == 6 for row in _rows(sections, "T1"))

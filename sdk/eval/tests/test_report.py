@@ -12,7 +12,7 @@ import pytest
 
 from penstock_eval import cli, headlines, report, style
 from penstock_eval.contents import FIGURES, TABLES
-from penstock_eval.drawing import Request
+from penstock_eval.drawing import LeftOutError, Request
 from penstock_eval.figures import traffic, work
 from penstock_eval.report import Section
 from penstock_eval.rundir import Run
@@ -163,6 +163,25 @@ def test_lanes_and_piece_size(tmp_path: Path):
         drawn = work.tuning(Request(run))
     texts = [text.get_text() for text in drawn.figure.axes[0].texts]
     assert texts == ["0.62", "1.00", "0.93"] * 3
+
+
+def test_runs_without_a_time(run: Run, folder: Path, tmp_path: Path):
+    """Promise: F16 has a cross for a run that failed. A refused one has no time: it is in the
+    caption, and stretches no axis. A sweep without any time is told from one that failed."""
+    with style.applied():
+        drawn = traffic.over_time(Request(run))
+    lower = drawn.figure.axes[-1]
+    assert sum(line.get_marker() == "x" for line in lower.lines) == 1
+    places = [x for line in lower.lines for x in np.asarray(line.get_xdata()).tolist()]
+    assert min(places) >= 0
+    assert max(places) < 86_400
+    assert "crosses: 1 that failed. Refused runs (1) have no time" in drawn.caption
+    path = _copy(folder, tmp_path)
+    rows = [json.loads(row) for row in (path / "cells.jsonl").read_text().splitlines()]
+    rows = [row | {"t": row["t"] | {"submitted": None}} for row in rows]
+    (path / "cells.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(LeftOutError, match="no run has the time of its submission"):
+        traffic.over_time(Request(Run(path)))
 
 
 def test_the_first_seconds(run: Run):

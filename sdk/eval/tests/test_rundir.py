@@ -31,7 +31,7 @@ def _edit(path: Path, line: int, **change: Any) -> None:
 def test_a_right_run_passes(folder: Path, capsys: pytest.CaptureFixture[str]):
     """Promise: `check` says that a complete run is right, and how much of it there is."""
     assert cli.main(["check", str(folder)]) == 0
-    assert "right, 420 of 420 runs" in capsys.readouterr().out
+    assert "right, 422 of 422 runs" in capsys.readouterr().out
 
 
 def test_schema_is_one():
@@ -131,10 +131,8 @@ def test_cells_of_nothing_planned_are_refused(copy: Path):
 def test_a_missing_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Promise: a wrong path gets a sentence, not a trace."""
     assert cli.main(["report", str(tmp_path / "none")]) == 1
-    assert (
-        "no such directory; name the --out of a sweep, soak or comparison"
-        in capsys.readouterr().err
-    )
+    printed = capsys.readouterr().err
+    assert "no such directory; name a directory with one of run.json of `penstock" in printed
 
 
 def test_only_warm_ups_is_nothing_to_report(copy: Path, capsys: pytest.CaptureFixture[str]):
@@ -148,11 +146,13 @@ def test_only_warm_ups_is_nothing_to_report(copy: Path, capsys: pytest.CaptureFi
 def test_kept_results_serve_where_a_sweep_measured_none(folder: Path, copy: Path):
     """Promise: without storage of its own, a report takes the newest kept result that is done.
 
-    A result that a transfer has disturbed, or that is stale, is none.
+    A result that a transfer has disturbed, that is stale, or that some peers or other threads made,
+    is none.
     """
     (copy / "storage").mkdir()
     one = json.loads((folder / "storage/lab-raw.before.json").read_text())
-    bad = [{"state": "cancelled"}, {"with_load": True}, {"stale": "it is old"}]
+    bad = [{"state": "cancelled"}, {"with_load": True}, {"stale": "it is old"},
+           {"threads_asked": [1]}, {"peers_left_out": 1}]  # fmt: skip
     items = [*(one | fault for fault in bad), one, one | {"id": "older"}]
     (copy / "storage/lab-raw.json").write_text(json.dumps({"items": items}))
     assert Run(copy).benchmarks("lab:raw") == [one]
@@ -175,8 +175,9 @@ def test_an_empty_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "empty").mkdir()
     for name, words in [
         ("empty", "empty: nothing was measured into it"),
-        ("other", "neither run.json of `penstock bench sweep`, nor soak.json"),
-        ("other/notes.txt", "no directory; name the --out"),
+        ("other", "none of run.json of `penstock bench sweep`, soak.json of `penstock soak`, "),
+        ("other", "storage.json of `penstock bench storage` is in it; the JSON of `penstock bench"),
+        ("other/notes.txt", "no directory (the JSON of `penstock bench network` has no report"),
     ]:
         for command in ("check", "report"):
             assert cli.main([command, str(tmp_path / name)]) == 1
@@ -302,6 +303,13 @@ def test_the_same_run_is_given_once(copy: Path, capsys: pytest.CaptureFixture[st
         (golden.make_soak, "faults.jsonl", {"began": "now"}, "faults.jsonl:1: `began`: 'now'"),
         (golden.make_rivals, "rivals.jsonl", {"format": 9}, "rivals.jsonl:1: `format` is 9"),
         (golden.make_rivals, "rivals.jsonl", {"kind": "run"}, "rivals.jsonl:1: `kind`: 'bench'"),
+        (
+            golden.make_storage,
+            "storage.json",
+            {"id": "../x"},
+            "storage.json: `id`: '../x' does not",
+        ),
+        (golden.make_storage, "storage.json", {"points": 1}, "storage.json: `points`: 1 is not of"),
     ],
 )
 def test_broken_soaks_and_comparisons(

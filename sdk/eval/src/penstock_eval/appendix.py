@@ -1,9 +1,10 @@
 """Tables that let others check a report: runs of storage, counters, settings, what was odd."""
 
-from penstock_eval import measures, stats, units
+from penstock_eval import gaps, measures, stats, units
 from penstock_eval.drawing import LeftOutError, Request
 from penstock_eval.figures import traffic
 from penstock_eval.rundir import Cell, Run, inner, many
+from penstock_eval.storagedir import StorageResult
 from penstock_eval.tables import Table, ends
 from penstock_eval.usage import usage
 
@@ -33,6 +34,30 @@ def storage_runs(request: Request) -> Table:
                 )  # fmt: skip
     if not table.rows:
         raise LeftOutError("no measured storage (`storage/`) is in the run")
+    return table
+
+
+def storage_steps(result: StorageResult) -> Table:
+    """T20: all steps of a storage benchmark."""
+    table = Table(
+        ["operation", "file size", "threads", "n", "median Gbit/s", "low", "high", "cover %",
+         "files/s", "least", "greatest", "passes", "cache", "marks", "runs, Gbit/s"],
+        "Each step until all of it was durable. Without a cover, `low` and `high` are the least "
+        "and the greatest of too few runs. Operations on names move no bytes. `passes` are the "
+        "most of a run over its set of files. `cache` is what is known of the readers' caches; a "
+        "step with a mark says less than it seems to.",
+    )  # fmt: skip
+    for step in result.steps:
+        rates = [units.gigabits(rate) for rate in step.rates]
+        found = stats.summary(rates) if rates else None
+        spread = [found.median, *ends(found)] if found else [None] * 4
+        files = stats.summary(step.files_per_s)
+        table.rows.append(
+            [step.operation, units.size(step.size) if rates else None, step.threads or None,
+             len(step.files_per_s), *spread, files.median, files.least, files.greatest,
+             max(step.passes, default=None), ", ".join(step.caches), ", ".join(step.marks),
+             " ".join(units.number(rate) for rate in rates[:RUNS])]
+        )  # fmt: skip
     return table
 
 
@@ -123,18 +148,22 @@ def settings(request: Request) -> Table:
 
 
 def odd_runs(request: Request) -> Table:
-    """T14: runs that were flagged or failed: kept, and listed here."""
+    """T14: runs that were flagged or failed, or lack a time series: kept, and listed here."""
     table = Table(
         ["run", "order", "Gbit/s", "stolen % of CPU", "bytes sent again", "what"],
-        "A flagged run is in all figures and tables. A run that failed is in none but T3. The "
-        "stolen share is that of the worst host.",
+        "A flagged run is in all figures and tables. A run that failed is in none but T3 and F16. "
+        "The stolen share is that of the worst host. Figures over time and of processors lack the "
+        "runs and hosts without a time series; a run of less than a second may have no sample.",
     )
+    lacking = gaps.gaps(request.run).cells
     for cell in request.run.cells:
         what = [*cell.flags, *([f"failed: {cell.error}"] if cell.error else [])]
         if inner(cell.raw, "verify").get("ok") is False:
             what.append("VERIFICATION FAILED")
         if not cell.bytes and not cell.error:
             what.append("moved no bytes: it has no rate")
+        if found := lacking.get(cell.id):
+            what.append(f"no time series of {', '.join(found)}")
         if cell.warmup and not cell.error:
             continue
         if what:
@@ -150,13 +179,16 @@ def stolen(cell: Cell) -> float | None:
     shares = [
         usage(
             host["busy_s"],
-            host.get("steal_s") or 0.0,
+            host["steal_s"],
             host.get("iowait_s") or 0.0,
             host["cores"],
             done,
         )
         for host in inner(cell.raw, "cpu").values()
-        if done and host.get("busy_s") is not None and host.get("cores")
+        if done
+        and host.get("busy_s") is not None
+        and host.get("steal_s") is not None
+        and host.get("cores")
     ]
     return max((100 * share.steal for share in shares if share), default=None)
 

@@ -11,6 +11,7 @@ from penstock_eval import __version__, subjects
 from penstock_eval.formats import BrokenFileError
 from penstock_eval.rundir import Run
 from penstock_eval.soakdir import Soak
+from penstock_eval.storagedir import StorageResult
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(bit/s|B/s|B/day)")
 _FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -30,7 +31,7 @@ def rate(text: str) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock-eval",
-        description="Makes a report of sweeps, of soaks, and of comparisons of movers.",
+        description="Makes a report of sweeps, soaks, comparisons of movers, and storage.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -42,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         metavar="RUN",
-        help="the --out of a sweep, of a soak, or of `penstock-bench rivals`",
+        help="the --out of `bench sweep`, `bench storage`, `soak`, or `penstock-bench rivals`",
     )
     report.add_argument(
         "-o",
@@ -96,6 +97,8 @@ def _extent(subject: subjects.Subject) -> str:
         return f"{len(subject.cells)} of {len(subject.about['cells'])} runs"
     if isinstance(subject, Soak):
         return f"{len(subject.rounds)} rounds, {len(subject.faults)} faults"
+    if isinstance(subject, StorageResult):
+        return f"{len(subject.steps)} steps"
     return f"{len(subject.transfers)} transfers"
 
 

@@ -1,6 +1,6 @@
 """What a report has, in its order, and what it cannot have."""
 
-from penstock_eval import appendix, beside, distances, forecasts, proofs, tables
+from penstock_eval import appendix, beside, bounds, distances, forecasts, proofs, tables
 from penstock_eval.drawing import FigureOf, Request
 from penstock_eval.figures import (
     distance,
@@ -10,11 +10,13 @@ from penstock_eval.figures import (
     rates,
     setup,
     soak,
+    storage,
     traffic,
     work,
 )
 from penstock_eval.rivals import Rivals
 from penstock_eval.soakdir import Soak
+from penstock_eval.storagedir import StorageResult
 from penstock_eval.tables import TableOf
 
 FIGURES: tuple[FigureOf[Request], ...] = (
@@ -47,7 +49,7 @@ TABLES: tuple[TableOf[Request], ...] = (
     TableOf("T3", "Data sets", tables.data_sets),
     TableOf("T4", "Modes and ciphers", tables.by_suite),
     TableOf("T5", "Evenness of cards", tables.evenness),
-    TableOf("T6", "Layers", tables.layers),
+    TableOf("T6", "Layers and bounds", bounds.table),
     TableOf("T7", "Runs of storage", appendix.storage_runs),
     TableOf("T8", "Data sets by class", appendix.classes),
     TableOf("T9", "Counters of cards", appendix.counters),
@@ -81,4 +83,12 @@ MOVER_FIGURES: tuple[FigureOf[Rivals], ...] = (
 MOVER_TABLES: tuple[TableOf[Rivals], ...] = (
     TableOf("T12", "Movers by data set", beside.by_class),
     TableOf("T19", "What each mover does", beside.properties),
+)
+
+STORAGE_FIGURES: tuple[FigureOf[StorageResult], ...] = (
+    FigureOf("F24", "Storage by the size of files", storage.by_size),
+)
+
+STORAGE_TABLES: tuple[TableOf[StorageResult], ...] = (
+    TableOf("T20", "Steps of the storage benchmark", appendix.storage_steps),
 )

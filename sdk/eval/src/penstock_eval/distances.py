@@ -81,7 +81,12 @@ def places(found: list[Distance], dataset: str, mode: str, direction: str) -> li
 def datasets(runs: list[Run]) -> list[Dataset]:
     """Data sets of all runs by the size of their files, each name once."""
     named = {item.name: item for run in reversed(runs) for item in run.datasets}
-    return sorted(named.values(), key=lambda item: (item.file_size, item.bytes, item.name))
+    return sorted(named.values(), key=by_size)
+
+
+def by_size(item: Dataset) -> tuple[float, int, str]:
+    """Order of data sets by the size of their files."""
+    return item.file_size, item.bytes, item.name
 
 
 def modes(runs: list[Run]) -> list[str]:

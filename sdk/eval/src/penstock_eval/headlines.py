@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from penstock_eval import distances, measures, stats, units
+from penstock_eval import distances, gaps, measures, stats, units
 from penstock_eval.rivals import Rivals
-from penstock_eval.rundir import Run, inner, many
+from penstock_eval.rundir import Json, Run, inner, many
 from penstock_eval.soakdir import Soak
+from penstock_eval.storagedir import StorageResult
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ def of_run(run: Run) -> Headline:
         ("Penstock", str(run.about.get("penstock"))),
         ("Run", str(run.about["id"])),
     ]
+    if lacking := gaps.words(run):
+        entries.insert(5, ("Time series", lacking))
     if cells := [c for way in run.directions for c in measures.largest(run, way)]:
         best = max(
             units.gigabits(stats.median([c.effective for c in group]))
@@ -87,3 +90,45 @@ def of_rivals(rivals: Rivals) -> Headline:
         ("Verified", str(rivals.about.get("verify") or "?")),
     ]
     return Headline("Comparison of movers", rivals.title, facts)
+
+
+def of_storage(result: StorageResult) -> Headline:
+    """Head of a result of the storage benchmark."""
+    about = result.about
+    system = inner(about, "file_system")
+    total = system.get("total_bytes")
+    kind = str(system.get("kind") or "?")
+    facts = [
+        ("State", f"{about['state']}, {len(result.steps)} steps with figures"),
+        ("Begun", _minute(str(about.get("began") or "?"))),
+        ("Hosts", "; ".join(_host(peer) for peer in many(about, "peers")) or "?"),
+        ("File system", f"{kind}, {units.size(total)}" if total else kind),
+        ("Mounted", str(system.get("options") or "?")),
+        ("Durable by", str(system.get("durable_by") or "?")),
+        ("Penstock", str(about.get("version") or "?")),
+        ("Benchmark", str(about["id"])),
+    ]
+    if about.get("with_load"):
+        facts.insert(0, ("Beside transfers", "yes: this is not what the store can do"))
+    if threads := many(about, "threads_asked"):
+        facts.append(("Threads asked for", ", ".join(map(str, threads))))
+    if others := about.get("peers_left_out"):
+        facts.append(("Peers left out", f"{others}: this is not what the store can do"))
+    for name, key in (("Sizes beyond the budget", "left_out"), ("Sizes not read", "unread")):
+        if sizes := [units.size(size) for size in many(about, key)]:
+            facts.append((name, ", ".join(sizes)))
+    for name, key in (("Stale", "stale"), ("Problem", "problem")):
+        if text := about.get(key):
+            facts.append((name, str(text)))
+    return Headline("Storage", result.title, facts)
+
+
+def _host(peer: Json) -> str:
+    words = [str(peer.get("peer") or "?")]
+    if processors := peer.get("processors"):
+        words.append(f"{processors} processors")
+    if memory := peer.get("memory_bytes"):
+        words.append(units.size(memory))
+    if threads := peer.get("threads"):
+        words.append(f"{threads} threads")
+    return ", ".join(words)

@@ -130,10 +130,14 @@ def at(name: str, end: list[Storage], size: float) -> Bound | None:
     return Bound(size, median, least, greatest, name)
 
 
+def slower(run: Run, direction: str, size: float) -> float | None:
+    """Median of the slower end at a size of files; None beyond the sizes measured."""
+    return stats.interpolate(size, [(item.size, item.median) for item in bound(run, direction)])
+
+
 def share_of_storage(run: Run, point: Point, direction: str) -> stats.Summary | None:
     """Ratio of each repeat to the median of measured storage; None beyond the sizes measured."""
-    curve = [(float(item.size), item.median) for item in bound(run, direction)]
-    limit = stats.interpolate(point.dataset.file_size, curve)
+    limit = slower(run, direction, point.dataset.file_size)
     if limit is None:
         return None
     return stats.ratio_summary([value / limit for value in point.values])

@@ -16,6 +16,8 @@ from penstock_eval.drawing import About, Drawn, FigureOf, LeftOutError, Request
 from penstock_eval.headlines import Headline
 from penstock_eval.rundir import Run
 from penstock_eval.soakdir import Soak
+from penstock_eval.storagedir import FILE as STORAGE
+from penstock_eval.storagedir import StorageResult
 from penstock_eval.subjects import Subject
 from penstock_eval.tables import Table, TableOf
 
@@ -45,7 +47,7 @@ class Listing:
 
 @dataclass
 class Section:
-    """All of one sweep, soak or comparison, or of all sweeps together."""
+    """All of one sweep, soak, comparison or storage, or of all sweeps together."""
 
     head: Headline
     name: str
@@ -126,6 +128,9 @@ def _sections(found: list[Subject], need: float | None) -> list[Section]:
         elif isinstance(subject, Soak):
             section = Section(headlines.of_soak(subject), f"soak-{subject.about['id'][:8]}")
             section.fill(subject, contents.SOAK_FIGURES, contents.SOAK_TABLES)
+        elif isinstance(subject, StorageResult):
+            section = Section(headlines.of_storage(subject), f"storage-{subject.about['id'][:8]}")
+            section.fill(subject, contents.STORAGE_FIGURES, contents.STORAGE_TABLES)
         else:
             section = Section(headlines.of_rivals(subject), f"movers-{at}")
             section.fill(subject, contents.MOVER_FIGURES, contents.MOVER_TABLES)
@@ -142,6 +147,9 @@ def _check(subject: Subject) -> None:
     elif isinstance(subject, Soak):
         place, some = subject.path / "rounds.jsonl", subject.rounds
         lacks = "no round has ended"
+    elif isinstance(subject, StorageResult):
+        place, some = subject.path / STORAGE, subject.steps
+        lacks = "no step has ended"
     else:
         place, some = subject.path / rivals.FILE, subject.counted
         lacks = "no transfer succeeded but warm-ups"

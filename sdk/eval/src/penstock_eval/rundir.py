@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,12 @@ class Cell:
         return self.raw["rate"].get("steady_20_80")
 
     @property
+    def submitted(self) -> float | None:
+        """Submission in seconds since 1970; None of a transfer that the daemon refused."""
+        text = self.raw["t"].get("submitted")
+        return datetime.fromisoformat(text).timestamp() if text else None
+
+    @property
     def duration(self) -> float:
         """Seconds from submission to the end."""
         return self.raw["t"]["done"]
@@ -159,6 +166,7 @@ class Run:
         self.path = path
         self._series: dict[str, list[Sample]] = {}
         self._statistics: dict[str, Json | None] = {}
+        self._benchmarks: dict[str, list[Json]] = {}
         self.about: Json = formats.document(path / "run.json", "run")
         self.datasets = [_dataset(item) for item in self.about["datasets"]]
         self.modes = [_mode(item) for item in self.about["modes"]]
@@ -264,9 +272,15 @@ class Run:
     def benchmarks(self, store: str) -> list[Json]:
         """Results of `penstock bench storage` of a store (`site:store`): those of this sweep.
 
-        Without these the newest kept one that was completed, that no transfer has disturbed and
-        that is not stale.
+        Without these the newest kept one that says what the store can do: it was completed, no
+        transfer has disturbed it, it is not stale, and all peers measured with the threads of
+        transfers.
         """
+        if store not in self._benchmarks:
+            self._benchmarks[store] = self._read_benchmarks(store)
+        return self._benchmarks[store]
+
+    def _read_benchmarks(self, store: str) -> list[Json]:
         stem = store.replace(":", "-")
         folder = self.path / "storage"
         own = [folder / f"{stem}.{when}.json" for when in ("before", "after")]
@@ -276,12 +290,13 @@ class Run:
         if measured or not kept.exists():
             return measured
         items: list[Json] = formats.document(kept, "benchmarks")["items"]
-        usable = [
-            item
-            for item in items
-            if item["state"] == "done" and not item.get("with_load") and not item.get("stale")
-        ]
-        return usable[:1]
+        return [item for item in items if _is_usable(item)][:1]
+
+
+def _is_usable(item: Json) -> bool:
+    """True if a kept result says what the store can do, as the command line judges it too."""
+    faults = ("with_load", "stale", "threads_asked", "peers_left_out")
+    return item["state"] == "done" and not any(item.get(fault) for fault in faults)
 
 
 def parts(path: Path) -> list[tuple[Path, str]]:

@@ -1,16 +1,27 @@
-"""What a report is about: directories of sweeps, of soaks, and of comparisons of movers."""
+"""What a report is about: sweeps, soaks, comparisons of movers, and results of storage."""
 
 from pathlib import Path
 
-from penstock_eval import formats, rivals, rundir, soakdir
+from penstock_eval import formats, rivals, rundir, soakdir, storagedir
 from penstock_eval.formats import BrokenFileError
 from penstock_eval.rivals import Rivals
 from penstock_eval.rundir import Run
 from penstock_eval.soakdir import Soak
+from penstock_eval.storagedir import StorageResult
 
-Subject = Run | Soak | Rivals
-KINDS = {"run.json": rundir.parts, "soak.json": soakdir.parts, rivals.FILE: rivals.parts}
+Subject = Run | Soak | Rivals | StorageResult
+KINDS = {
+    "run.json": rundir.parts,
+    "soak.json": soakdir.parts,
+    rivals.FILE: rivals.parts,
+    storagedir.FILE: storagedir.parts,
+}
 """The files that tell what a directory is of, and those that are checked then."""
+KNOWN = (
+    "run.json of `penstock bench sweep`, soak.json of `penstock soak`, "
+    f"{rivals.FILE} of `penstock-bench rivals`, {storagedir.FILE} of `penstock bench storage`"
+)
+NETWORK = "the JSON of `penstock bench network` has no report: its table is all"
 
 
 def kind(path: Path) -> str:
@@ -20,17 +31,14 @@ def kind(path: Path) -> str:
         BrokenFileError: It is no directory, or of nothing that is known.
     """
     if not path.is_dir():
-        why = "no directory" if path.exists() else "no such directory"
-        raise BrokenFileError(f"{path}: {why}; name the --out of a sweep, soak or comparison")
+        why = f"no directory ({NETWORK})" if path.exists() else "no such directory"
+        raise BrokenFileError(f"{path}: {why}; name a directory with one of {KNOWN}")
     found = next((name for name in KINDS if (path / name).exists()), None)
     if found:
         return found
     if not any(path.iterdir()):
         raise BrokenFileError(f"{path}: empty: nothing was measured into it")
-    raise BrokenFileError(
-        f"{path}: neither run.json of `penstock bench sweep`, nor soak.json of `penstock soak`, "
-        f"nor {rivals.FILE} of `penstock-bench rivals` is in it"
-    )
+    raise BrokenFileError(f"{path}: none of {KNOWN} is in it; {NETWORK}")
 
 
 def read(path: Path) -> Subject:
@@ -39,7 +47,12 @@ def read(path: Path) -> Subject:
     Raises:
         BrokenFileError: It is of none, or a file of it is missing or broken.
     """
-    readers = {"run.json": Run, "soak.json": Soak, rivals.FILE: Rivals}
+    readers = {
+        "run.json": Run,
+        "soak.json": Soak,
+        rivals.FILE: Rivals,
+        storagedir.FILE: StorageResult,
+    }
     return readers[kind(path)](path)
 
 

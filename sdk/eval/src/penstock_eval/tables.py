@@ -187,34 +187,3 @@ def evenness(request: Request) -> Table:
     if not table.rows:
         raise LeftOutError(f"the series of {cell.id} has no traffic of cards")
     return table
-
-
-def layers(request: Request) -> Table:
-    """T6: storage of both ends by size of files, and each mode's share of the slower one."""
-    run = request.run
-    modes = [mode.name for mode in run.modes]
-    table = Table(
-        ["direction", "file size", "read Gbit/s", "write Gbit/s", "marks",
-         *(f"{name}, % of the slower" for name in modes)],
-        "Medians. Shares are those of data sets with files of that size.",
-    )  # fmt: skip
-    sizes = {item.file_size: item for item in measures.uniform(run)}
-    for way in run.directions:
-        source, target = run.ends(way)
-        read = {point.size: point for point in measures.storage(run, source, "read")}
-        write = {point.size: point for point in measures.storage(run, target, "write")}
-        for size in sorted(read.keys() | write.keys()):
-            ends = [read.get(size), write.get(size)]
-            known = [units.gigabits(point.summary.median) if point else None for point in ends]
-            marks = sorted({mark for point in ends if point for mark in point.marks})
-            shares: list[Value] = []
-            for name in modes:
-                item = sizes.get(size)
-                cells = run.select(item.name, name, way) if item else []
-                point = measures.Point(item, [c.effective for c in cells]) if item else None
-                share = measures.share_of_storage(run, point, way) if point and cells else None
-                shares.append(100 * share.median if share else None)
-            table.rows.append([way, units.size(size), *known, ", ".join(marks), *shares])
-    if not table.rows:
-        raise LeftOutError("no measured storage (`storage/`) is in the run")
-    return table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from penstock_eval import measures, stats, style, units
+from penstock_eval import file_systems, measures, stats, style, units
 from penstock_eval.drawing import Drawn, LeftOutError, Request, band
 from penstock_eval.measures import Bound, Point
 from penstock_eval.rundir import Cell, Dataset, Run
@@ -70,22 +70,25 @@ def beside_storage(request: Request) -> Drawn:
 
 
 def _caption(run: Run, shown: list[str], counts: list[int]) -> str:
-    cached = {
+    notes = {
+        "cached": " Some reads may have come from a cache, so storage may be slower than shown.",
+        "one": " Both ends are one file system: T6 has the bound of reading and writing there.",
+        "short": " Some steps of the storage benchmark were short.",
+    }
+    marks = {
         mark
         for way in shown
         for store, operation in zip(run.ends(way), ("read", "write"), strict=True)
         for point in measures.storage(run, store, operation)
         for mark in point.marks
     }
-    notes = {
-        "cached": " Some reads may have come from a cache, so storage may be slower than shown.",
-        "short": " Some steps of the storage benchmark were short.",
-    }
+    if file_systems.sharing(run).is_one:
+        marks.add("one")
     return (
         "Effective rate against the size of files, beside what storage was measured to do: the "
         "slower of reading at the source and writing at the target, grey from its least to its "
         f"greatest run. Of transfers, {band(counts)}. Below: the same as a share of storage; the "
-        f"dashed line is {GOAL} %." + "".join(notes[mark] for mark in sorted(cached & set(notes)))
+        f"dashed line is {GOAL} %." + "".join(notes[mark] for mark in sorted(marks & set(notes)))
     )
 
 

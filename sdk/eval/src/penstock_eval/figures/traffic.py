@@ -1,7 +1,6 @@
 """Rates over time: of cards, of disks, and of the whole sweep."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -140,9 +139,12 @@ def disks(request: Request) -> Drawn:
     return Drawn(made, caption)
 
 
-def _begin(cell: Cell) -> float:
-    text = cell.raw["t"].get("submitted")
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
+def _places(run: Run) -> dict[str, float]:
+    """Seconds from the first submission to that of each cell, by id; refused cells have none."""
+    known = {cell.id: cell.submitted for cell in run.cells}
+    times = {name: at for name, at in known.items() if at is not None}
+    begin = min(times.values(), default=0.0)
+    return {name: at - begin for name, at in times.items()}
 
 
 def _totals(run: Run, cell: Cell, figure: str = "rate_bits_per_s") -> list[tuple[float, float]]:
@@ -175,16 +177,15 @@ def _since(what: str, length: float) -> str:
     return f"Time since {what}, {'h:min:s' if length >= 3600 else 'min:s'}"
 
 
-def _drift(axes: Axes, run: Run) -> None:
+def _drift(axes: Axes, run: Run, at: dict[str, float]) -> None:
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in run.counted:
         groups.setdefault((cell.dataset, cell.mode, cell.direction), []).append(cell)
-    begin = min(_begin(cell) for cell in run.cells)
     blocks: dict[int, list[tuple[float, float]]] = {}
     for cells in groups.values():
         middle = stats.median([cell.effective for cell in cells])
-        for cell in cells:
-            place = (_begin(cell) - begin, 100 * cell.effective / middle)
+        for cell in (cell for cell in cells if cell.id in at):
+            place = (at[cell.id], 100 * cell.effective / middle)
             blocks.setdefault(cell.block, []).append(place)
             tint, mark = (style.WARN, "v") if cell.flags else (style.STORAGE, "o")
             size = 8 if cell.flags else 4
@@ -192,11 +193,10 @@ def _drift(axes: Axes, run: Run) -> None:
     for places in blocks.values():
         ends = [min(x for x, _ in places), max(x for x, _ in places)]
         axes.plot(ends, [stats.median([y for _, y in places])] * 2, color=style.colour(1), lw=3)
-    for cell in (cell for cell in run.cells if cell.error):
-        axes.plot(_begin(cell) - begin, axes.get_ylim()[0], "x", color=style.WARN, ms=9, mew=2,
+    for cell in (cell for cell in run.cells if cell.error and cell.id in at):
+        axes.plot(at[cell.id], axes.get_ylim()[0], "x", color=style.WARN, ms=9, mew=2,
                   clip_on=False)  # fmt: skip
-    length = max(_begin(cell) - begin for cell in run.cells)
-    style.time_axis(axes, _since("the first run", length))
+    style.time_axis(axes, _since("the first run", max(at.values())))
     axes.set_ylabel("% of its median")
     axes.set_title("All runs in their order")
 
@@ -204,19 +204,25 @@ def _drift(axes: Axes, run: Run) -> None:
 def over_time(request: Request) -> Drawn:
     """F16: the longest run over time, and all runs of the sweep beside their medians."""
     run = request.run
+    at = _places(run)
+    if not any(cell.id in at for cell in run.counted):
+        raise LeftOutError("no run has the time of its submission (`t.submitted`)")
     rows = [(cell, found) for cell in run.counted if len(found := _totals(run, cell)) >= 5]
     made, panels = style.figure(2 if rows else 1, 1, style.TALL if rows else style.WIDE)
     words = ""
     if rows:
         cell, found = max(rows, key=lambda row: row[0].duration)
         words = f"Above, {_long_run(panels[0][0], found, cell)}. Below, each"
-    _drift(panels[-1][0], run)
+    _drift(panels[-1][0], run, at)
     flagged = sum(bool(cell.flags) for cell in run.counted)
-    failed = sum(cell.error is not None for cell in run.cells)
+    failed = [cell for cell in run.cells if cell.error]
+    refused = sum(cell.id not in at for cell in failed)
+    apart = f" Refused runs ({refused}) have no time: T14 lists them." if refused else ""
     caption = (
         f"{words or 'Each'} run as its rate in percent of the median of all runs of its data set, "
         "mode and direction; bars are medians of blocks. A slope, or a block apart, is drift of "
-        f"the machines. Triangles: {flagged} flagged runs; crosses: {failed} that failed."
+        f"the machines. Triangles: {flagged} flagged runs; crosses: {len(failed) - refused} that "
+        f"failed.{apart}"
     )
     return Drawn(made, caption)
 
