@@ -33,6 +33,7 @@ from bench.base.trees import fresh
 from bench.commands.disk import FileSystem, bytes_of
 
 THREADS = 4
+SECONDS = 20
 SMALL_BYTES = 4096
 BLOCK = "512k"
 # Rows of small files, with the options of plain_files.
@@ -92,10 +93,12 @@ class Store:
             "--repeats",
             "1",
             "--seconds",
-            "20",
+            str(SECONDS),
         )
-        points = json.loads(text)["points"]
-        return {point["operation"]: point for point in points}
+        result = json.loads(text)
+        if result.get("unread"):
+            raise Failed(f"penstock has written no file of {size} bytes whole in {SECONDS} s")
+        return {point["operation"]: point for point in result["points"]}
 
 
 def fio(directory, size, operation, direct):

@@ -13,10 +13,13 @@ pub const BENCHMARKS_KEPT: usize = 8;
 pub const BENCHMARK_SIZES_MAX: usize = 40;
 /// Most repeats of each step.
 pub const BENCHMARK_REPEATS_MAX: u32 = 20;
-/// Longest time for which files are granted in one step, in seconds.
+/// Longest time for which a step grants files and extents, in seconds.
 pub const BENCHMARK_SECONDS_MAX: u32 = 300;
 /// Most threads of each peer.
 pub const BENCHMARK_THREADS_MAX: u32 = 256;
+/// Most points of one benchmark. With all repeats the result stays below a MiB, which the state of
+/// a site takes.
+pub const BENCHMARK_POINTS_MAX: usize = 160;
 
 /// What a benchmark can be asked to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,11 +70,14 @@ pub struct BenchmarkRequest {
     /// Sizes of files in bytes; six from 4 KiB to 1 GiB if it is empty.
     #[serde(default)]
     pub sizes: Vec<u64>,
-    /// Threads of each peer; as many as a transfer within the host has if it is absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub threads: Option<u32>,
-    /// Longest time for which a step begins further files, in seconds; 10 if it is absent. What has
-    /// begun is then completed. A step whose files are done early is repeated within this time.
+    /// Numbers of threads of each peer, each of which is measured; as many threads as a transfer
+    /// within the host has if it is empty.
+    #[serde(default)]
+    pub threads: Vec<u32>,
+    /// Longest time for which a step grants small files, and extents of large ones, in seconds; 10
+    /// if it is absent. All that was granted is completed. A large file of which an extent was not
+    /// granted gets no name, and cannot be read. A step whose files are done early is repeated
+    /// within this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
     /// Number of times that each step is done; 3 if it is absent.
@@ -128,6 +134,11 @@ pub struct BenchmarkPeer {
     pub memory_bytes: u64,
     /// Most threads that read or wrote at a time; those that worked on names where no bytes moved.
     pub threads: u32,
+    /// Reason why the host could not give up the caches of all its files, as the request wanted;
+    /// absent where it did, or was not to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::text::optional_field")]
+    pub caches_kept: Option<String>,
 }
 
 /// The file system of a store, as a benchmark found it.
@@ -195,7 +206,7 @@ pub struct BenchmarkRate {
     pub greatest: f64,
 }
 
-/// A measured point: an operation on files of one size.
+/// A measured point: an operation on files of one size, with one number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct BenchmarkPoint {
@@ -203,6 +214,9 @@ pub struct BenchmarkPoint {
     pub operation: BenchmarkOperation,
     /// Size of each file in bytes; 0 for operations on names.
     pub size_bytes: u64,
+    /// Threads of the peer that had the most; 0 in results of releases that did not record them.
+    #[serde(default)]
+    pub threads: u32,
     /// Bytes per second until all was durable; zeros for operations on names.
     pub bytes_per_s: BenchmarkRate,
     /// Files per second until all was durable.
@@ -244,7 +258,7 @@ pub struct Benchmark {
     /// The present step in words; empty once it has ended.
     #[serde(default, deserialize_with = "crate::text::field")]
     pub step: String,
-    /// Longest time for which a step began further files, in seconds.
+    /// Longest time for which a step granted small files, and extents of large ones, in seconds.
     pub seconds: u32,
     /// Number of repeats of each step.
     pub repeats: u32,
@@ -254,11 +268,23 @@ pub struct Benchmark {
     pub with_load: bool,
     /// The hosts that measured together.
     pub peers: Vec<BenchmarkPeer>,
+    /// Numbers of threads that the request wanted; empty where the peers chose, as transfers do,
+    /// and in results of releases that did not record them. What is measured with others is not
+    /// what the store can do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads_asked: Vec<u32>,
+    /// Number of peers that reached the store, and did not measure since the request wanted fewer.
+    /// Unless it is 0 the result is not what the store can do.
+    #[serde(default)]
+    pub peers_left_out: u32,
     /// The file system.
     pub file_system: BenchmarkFileSystem,
     /// Sizes of which the budget of a peer holds no file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<u64>,
+    /// Sizes of which at least one read was left out: no file was written whole within `seconds`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<u64>,
     /// The points that are measured by now.
     pub points: Vec<BenchmarkPoint>,
     /// Reason of an early end, and of files that could not be removed yet.

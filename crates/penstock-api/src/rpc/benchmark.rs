@@ -35,9 +35,7 @@ pub struct BenchmarkPart {
     pub part: u32,
     /// Number of peers.
     pub parts: u32,
-    /// Threads; 0 lets the peer decide.
-    pub threads: u32,
-    /// Longest time for which a step begins further files, in seconds.
+    /// Longest time for which a step grants small files, and extents of large ones, in seconds.
     pub seconds: u32,
     /// Random id of the store; 0 for the first peer, which makes one in a new store.
     pub store_id: u64,
@@ -58,6 +56,8 @@ pub struct BenchmarkStep {
     pub size_bytes: u64,
     /// Number of files: the most that are made, or those that are there.
     pub files: u64,
+    /// Threads; 0 lets the peer decide.
+    pub threads: u32,
     /// Number of the peer whose files are read.
     pub of_part: u32,
     /// Seed of the bytes that are written.
@@ -128,6 +128,9 @@ pub enum BenchmarkReply {
         cache: Option<CacheState>,
         /// Threads of the step.
         threads: u32,
+        /// Reason why the caches of all files of the host were not given up, as they were to be.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caches_kept: Option<String>,
     },
     /// The step is over.
     Ran(BenchmarkTimes),

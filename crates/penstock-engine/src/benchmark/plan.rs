@@ -28,6 +28,9 @@ pub struct PlanRequest<'a> {
     pub metadata: bool,
     /// Sizes of files in bytes; [`AUTOMATIC_SIZES`] if there are none.
     pub sizes: &'a [u64],
+    /// Numbers of threads of each peer, each of which is measured; the peers decide if there are
+    /// none.
+    pub threads: &'a [u32],
     /// Bytes that the files of all peers may take at a time.
     pub budget_bytes: u64,
     /// Files that the file system can still hold; `None` without a limit.
@@ -47,13 +50,15 @@ pub struct PlanStep {
     pub size_bytes: u64,
     /// Most files of each peer, in one pass.
     pub files: u64,
+    /// Threads of each peer; 0 lets it decide.
+    pub threads: u32,
 }
 
 /// The steps of a benchmark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BenchmarkPlan {
     /// The steps, in order. Each repeat has all of them, so that a drift of the store touches all
-    /// sizes alike.
+    /// sizes and numbers of threads alike.
     pub steps: Vec<PlanStep>,
     /// Sizes of which a peer's share of the budget holds no file.
     pub left_out: Vec<u64>,
@@ -94,6 +99,12 @@ impl BenchmarkPlan {
         };
         sizes.sort_unstable();
         sizes.dedup();
+        let mut threads = match request.threads {
+            [] => vec![0],
+            threads => threads.to_vec(),
+        };
+        threads.sort_unstable();
+        threads.dedup();
         let (fitting, left_out): (Vec<u64>, Vec<u64>) =
             sizes.iter().partition(|size| (**size).max(FILE_BYTES_MIN) <= share);
         let moves = request.write || request.read;
@@ -104,14 +115,15 @@ impl BenchmarkPlan {
         let mut once = Vec::new();
         for &size_bytes in fitting.iter().filter(|_| moves) {
             let files = files(size_bytes);
-            once.push(PlanStep { operation: BenchmarkOperation::Write, size_bytes, files });
-            if request.read {
-                once.push(PlanStep { operation: BenchmarkOperation::Read, size_bytes, files });
+            for &threads in &threads {
+                let step = |operation| PlanStep { operation, size_bytes, files, threads };
+                once.push(step(BenchmarkOperation::Write));
+                once.extend(request.read.then(|| step(BenchmarkOperation::Read)));
             }
         }
-        if request.metadata {
-            let files = files(0);
-            let step = |operation| PlanStep { operation, size_bytes: 0, files };
+        let named = files(0);
+        for &threads in threads.iter().filter(|_| request.metadata) {
+            let step = |operation| PlanStep { operation, size_bytes: 0, files: named, threads };
             once.extend(BenchmarkOperation::METADATA.map(step));
         }
         if once.is_empty() {
@@ -142,6 +154,7 @@ mod tests {
             read: true,
             metadata: false,
             sizes,
+            threads: &[],
             budget_bytes,
             free_files: None,
             peers: 2,
@@ -175,6 +188,28 @@ mod tests {
         let plan = BenchmarkPlan::new(&few).unwrap();
         assert!(plan.steps.iter().all(|step| step.files <= 100));
         assert_eq!(plan.steps.len(), 3 * 7);
+    }
+
+    /// Promise: each number of threads has steps of its own with the same files, and reads what was
+    /// written with as many; the peers decide where none is given.
+    #[test]
+    fn each_number_of_threads_has_its_steps() {
+        let sizes = [MIB, 4 * KIB];
+        let of = PlanRequest { metadata: true, repeats: 2, ..request(&sizes, 64 * MIB) };
+        let chosen = BenchmarkPlan::new(&of).unwrap();
+        assert!(chosen.steps.iter().all(|step| step.threads == 0));
+        let plan = BenchmarkPlan::new(&PlanRequest { threads: &[4, 1, 4], ..of }).unwrap();
+        assert_eq!(plan.steps.len(), 2 * chosen.steps.len());
+        let written: Vec<_> =
+            plan.steps[..8].iter().step_by(2).map(|step| (step.size_bytes, step.threads)).collect();
+        assert_eq!(written, [(4 * KIB, 1), (4 * KIB, 4), (MIB, 1), (MIB, 4)]);
+        for pair in plan.steps[..8].chunks(2) {
+            let read = PlanStep { operation: BenchmarkOperation::Read, ..pair[0] };
+            assert_eq!(pair[1], read);
+        }
+        let named: Vec<u32> = plan.steps[8..18].iter().map(|step| step.threads).collect();
+        assert_eq!(named, [1, 1, 1, 1, 1, 4, 4, 4, 4, 4]);
+        assert_eq!(plan.steps[..18], plan.steps[18..]);
     }
 
     /// Promise: a plan without a step is refused, with the reason.

@@ -16,11 +16,13 @@
 //! | `session` | one benchmark from its begin to its end, and its steps |
 //! | `data_step` | a step that writes or reads: the task, and its grants |
 //! | `file_set` | the pages of the files of a step |
+//! | `host_caches` | the caches of all files of the host |
 //! | `metadata_step` | a step that works on names |
 //! | `leftovers` | records of benchmarks, and the removal of their files |
 
 mod data_step;
 mod file_set;
+mod host_caches;
 mod leftovers;
 mod metadata_step;
 mod session;
@@ -42,8 +44,9 @@ use penstock_api::transfer::PathText;
 use penstock_proto::id::{Name, TransferId};
 use penstock_store::{Source, Target};
 
+use crate::benchmark::host_caches::HostCaches;
 use crate::benchmark::leftovers::{Leftovers, directories, remove_directories, spec_of};
-use crate::benchmark::session::Session;
+use crate::benchmark::session::{Prepared, Session};
 use crate::stores::StoreKind;
 use crate::stores::access::{Absence, AccessError};
 use crate::stores::chain;
@@ -64,6 +67,7 @@ pub struct BenchmarkHost {
     target: Arc<TargetService>,
     peer: Name,
     leftovers: Leftovers,
+    caches: HostCaches,
     session: Mutex<Option<Arc<Session>>>,
     /// Held while files are removed.
     removal: Mutex<()>,
@@ -76,8 +80,8 @@ impl BenchmarkHost {
     /// Creates the part of the peer `peer`, which keeps its records in `directory`.
     pub fn new(target: Arc<TargetService>, peer: Name, directory: PathBuf) -> Self {
         let leftovers = Leftovers::new(directory);
-        let (session, removal, removes, wanted) = Default::default();
-        Self { target, peer, leftovers, session, removal, removes, wanted }
+        let (caches, session, removal, removes, wanted) = Default::default();
+        Self { target, peer, leftovers, caches, session, removal, removes, wanted }
     }
 
     /// Removes files that benchmarks have left, also those of an earlier process, on a thread of
@@ -143,8 +147,8 @@ impl BenchmarkHost {
             }
             BenchmarkOrder::Begin(part) => self.begin(part).map(BenchmarkReply::Begun),
             BenchmarkOrder::Prepare(id, step) => {
-                let (cache, threads) = self.session(id)?.prepare(step)?;
-                Ok(BenchmarkReply::Prepared { cache, threads })
+                let Prepared { cache, threads, caches_kept } = self.session(id)?.prepare(step)?;
+                Ok(BenchmarkReply::Prepared { cache, threads, caches_kept })
             }
             BenchmarkOrder::Run(id) => self.session(id)?.run().map(BenchmarkReply::Ran),
             BenchmarkOrder::Cancel(id) => {
@@ -245,6 +249,7 @@ impl BenchmarkHost {
             processors: penstock_sys::available_cpus() as u32,
             memory_bytes: memory.unwrap_or(0),
             threads: 0,
+            caches_kept: None,
         };
         Ok(BenchmarkFacts { peer, file_system })
     }
@@ -271,8 +276,8 @@ impl BenchmarkHost {
             return Err(Problem::new(ProblemCode::BenchmarkRunning, title).because(why));
         }
         self.leftovers.record(&part)?;
-        let session = Session::new(part, Arc::clone(&self.target), (target, source));
-        let session = Arc::new(session);
+        let (service, caches) = (Arc::clone(&self.target), self.caches.clone());
+        let session = Arc::new(Session::new(part, service, (target, source), caches));
         *present = Some(Arc::clone(&session));
         drop(present);
         let host = Arc::clone(self);

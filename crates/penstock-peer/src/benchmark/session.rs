@@ -1,6 +1,5 @@
 //! One benchmark at this host, from its begin to its end.
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,6 +17,7 @@ use penstock_store::{Source, StoreError, Target};
 
 use crate::benchmark::data_step::{DataStep, StepControl};
 use crate::benchmark::file_set::FileSet;
+use crate::benchmark::host_caches::HostCaches;
 use crate::benchmark::leftovers::{directories, has_server, remove_tree, spec_of, writer_of};
 use crate::benchmark::metadata_step::NamedFiles;
 use crate::stores::chain;
@@ -29,8 +29,6 @@ use crate::task::reach::Reach;
 
 /// Files whose cached share is measured after the cache was dropped.
 const SAMPLE: u64 = 64;
-/// File to which a written `1` makes the kernel drop the clean pages of all files (proc_sys_vm(5)).
-const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// The state of a benchmark.
 pub(super) struct Session {
@@ -38,6 +36,7 @@ pub(super) struct Session {
     service: Arc<TargetService>,
     target: Target,
     source: Source,
+    caches: HostCaches,
     named: NamedFiles,
     ready: Mutex<Option<Ready>>,
     stopped: AtomicBool,
@@ -60,11 +59,22 @@ enum Ready {
     Metadata(BenchmarkStep),
 }
 
+/// Facts about a step that is ready.
+pub(super) struct Prepared {
+    /// State of the cache before files are read.
+    pub(super) cache: Option<CacheState>,
+    /// Threads of the step.
+    pub(super) threads: u32,
+    /// Reason why the caches of all files of the host were not given up, as they were to be.
+    pub(super) caches_kept: Option<String>,
+}
+
 impl Session {
     pub(super) fn new(
         part: BenchmarkPart,
         service: Arc<TargetService>,
         (target, source): (Target, Source),
+        caches: HostCaches,
     ) -> Self {
         let (_, own) = directories(&part, part.part);
         let named = NamedFiles {
@@ -79,6 +89,7 @@ impl Session {
             service,
             target,
             source,
+            caches,
             named,
             ready: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -87,36 +98,33 @@ impl Session {
         }
     }
 
-    /// Makes all ready for a step. Returns the state of the cache before files are read, and the
-    /// number of threads. Blocks.
+    /// Makes all ready for a step. Blocks.
     ///
     /// # Errors
     /// `benchmark-failed`; those of a store that cannot be used.
-    pub(super) fn prepare(
-        &self,
-        step: BenchmarkStep,
-    ) -> Result<(Option<CacheState>, u32), Problem> {
+    pub(super) fn prepare(&self, step: BenchmarkStep) -> Result<Prepared, Problem> {
         let _at_work = AtWork::enter(self)?;
-        let (ready, cache, threads) = match step.operation {
+        let of = |threads| Prepared { cache: None, threads, caches_kept: None };
+        let (ready, prepared) = match step.operation {
             BenchmarkOperation::Write => {
                 self.clear(b"w")?;
                 let (step, threads) = self.writing(step)?;
-                (Ready::Data(step), None, threads)
+                (Ready::Data(step), of(threads))
             }
             BenchmarkOperation::Read => {
-                let (step, cache, threads) = self.reading(step)?;
-                (Ready::Data(step), Some(cache), threads)
+                let (step, prepared) = self.reading(step)?;
+                (Ready::Data(step), prepared)
             }
             operation => {
                 if operation == BenchmarkOperation::Create {
                     self.clear(b"w")?;
                     self.clear(b"m")?;
                 }
-                (Ready::Metadata(step), None, self.threads())
+                (Ready::Metadata(step), of(threads_of(&step)))
             }
         };
         *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
-        Ok((cache, threads))
+        Ok(prepared)
     }
 
     /// Does the step that is ready. Blocks.
@@ -131,7 +139,7 @@ impl Session {
             Some(Ready::Data(step)) => step.run(self.part.seconds, stops),
             Some(Ready::Metadata(step)) => {
                 let lasts = Duration::from_secs(self.part.seconds.into());
-                let work = (self.threads(), step.files);
+                let work = (threads_of(&step), step.files);
                 let done = self.named.run(step.operation, work, lasts, &stops);
                 let done = done.map_err(|error| self.failed(&error))?;
                 if stops() {
@@ -189,14 +197,6 @@ impl Session {
         if life.at_work > 0 { Duration::ZERO } else { life.last.elapsed() }
     }
 
-    /// Threads of a step that works on names.
-    fn threads(&self) -> u32 {
-        match self.part.threads {
-            0 => penstock_sys::available_cpus().clamp(1, 16) as u32,
-            threads => threads,
-        }
-    }
-
     fn failed(&self, error: &StoreError) -> Problem {
         match StoreFault::of(&self.target, error) {
             Some(fault) => fault.into(),
@@ -219,12 +219,12 @@ impl Session {
         if self.is_stopped() { Err(stopped()) } else { Ok(()) }
     }
 
-    fn spec(&self) -> TaskSpec {
+    fn spec(&self, step: &BenchmarkStep) -> TaskSpec {
         let (_, own) = directories(&self.part, self.part.part);
         TaskSpec {
             writer: writer_of(&self.part),
             digest: DigestKind::Xxh3,
-            lanes: self.part.threads,
+            lanes: step.threads,
             ..spec_of(&self.part, PathText(name::join(&own, b"w")))
         }
     }
@@ -232,12 +232,12 @@ impl Session {
     fn writing(&self, step: BenchmarkStep) -> Result<(DataStep, u32), Problem> {
         let wanted = (step.files, step.size_bytes);
         let files = FileSet::generated(self.part.id, wanted, step.seed);
-        let spec = self.spec();
+        let spec = self.spec(&step);
         let identity = self.service.identify(&spec)?;
         self.begin(&spec, files, (self.target.clone(), identity))
     }
 
-    fn reading(&self, step: BenchmarkStep) -> Result<(DataStep, CacheState, u32), Problem> {
+    fn reading(&self, step: BenchmarkStep) -> Result<(DataStep, Prepared), Problem> {
         let (_, there) = directories(&self.part, step.of_part);
         let place = (self.source.clone(), name::join(&there, b"w"));
         let files = FileSet::written(self.part.id, (step.files, step.size_bytes), place);
@@ -246,12 +246,15 @@ impl Session {
             self.check_stopped()?;
             files.page(page).map_err(|error| self.failed(&error))?;
         }
-        let cache = self.give_up_caches(&files).map_err(|error| self.failed(&error))?;
+        let dropped = self.part.drop_caches.then(|| self.caches.give_up());
+        let cache = self.give_up_caches(&files, dropped == Some(Ok(())));
+        let cache = Some(cache.map_err(|error| self.failed(&error))?);
         self.check_stopped()?;
         let identity = Target::Null.identity().map_err(StoreError::from);
         let identity = identity.map_err(|error| self.failed(&error))?;
-        let (step, threads) = self.begin(&self.spec(), files, (Target::Null, identity))?;
-        Ok((step, cache, threads))
+        let (step, threads) = self.begin(&self.spec(&step), files, (Target::Null, identity))?;
+        let caches_kept = dropped.and_then(Result::err);
+        Ok((step, Prepared { cache, threads, caches_kept }))
     }
 
     /// Starts the task of a step.
@@ -273,8 +276,8 @@ impl Session {
     }
 
     /// Drops this host's cache of the files. Returns the state of the cache by a sample of them.
-    fn give_up_caches(&self, files: &FileSet) -> Result<CacheState, StoreError> {
-        let dropped = self.part.drop_caches && fs::write(DROP_CACHES, "1").is_ok();
+    /// `dropped` is true if the caches of all files of the host were dropped before.
+    fn give_up_caches(&self, files: &FileSet, dropped: bool) -> Result<CacheState, StoreError> {
         let goes_on = || match self.is_stopped() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -297,6 +300,14 @@ impl Session {
         let known = known.filter(|shares| !shares.is_empty());
         let cached = known.map(|shares| shares.iter().sum::<f64>() / shares.len() as f64);
         Ok(cache_state(dropped, cached))
+    }
+}
+
+/// Returns the threads of a step that works on names.
+fn threads_of(step: &BenchmarkStep) -> u32 {
+    match step.threads {
+        0 => penstock_sys::available_cpus().clamp(1, 16) as u32,
+        threads => threads,
     }
 }
 

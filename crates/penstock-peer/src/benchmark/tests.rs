@@ -32,12 +32,19 @@ impl Bench {
         host_at(self.directory.path())
     }
 
+    /// Returns the host with other caches of all its files.
+    fn with_caches(&self, caches: HostCaches) -> Arc<BenchmarkHost> {
+        let mut host = host_at(self.directory.path());
+        Arc::get_mut(&mut host).unwrap().caches = caches;
+        host
+    }
+
     fn part(&self) -> BenchmarkPart {
         let path = "scratch".to_owned().try_into().unwrap();
         let place = BenchmarkPlace { store: "data".parse().unwrap(), path, account: None };
-        let (part, parts, threads, seconds, store_id) = (0, 1, 2, 20, 0);
+        let (part, parts, seconds, store_id) = (0, 1, 20, 0);
         let (id, drop_caches, mounts) = (ID, false, Vec::new());
-        BenchmarkPart { id, place, part, parts, threads, seconds, store_id, drop_caches, mounts }
+        BenchmarkPart { id, place, part, parts, seconds, store_id, drop_caches, mounts }
     }
 
     fn step(
@@ -45,9 +52,11 @@ impl Bench {
         operation: BenchmarkOperation,
         (files, size_bytes): (u64, u64),
     ) -> (penstock_api::rpc::benchmark::BenchmarkTimes, Option<CacheState>) {
-        let step = BenchmarkStep { operation, size_bytes, files, of_part: 0, seed: 3 };
+        let step = step_of(operation, (files, size_bytes), 2);
         let prepared = self.host.handle(BenchmarkOrder::Prepare(ID, step)).unwrap();
-        let BenchmarkReply::Prepared { cache, threads } = prepared else { panic!("{prepared:?}") };
+        let BenchmarkReply::Prepared { cache, threads, .. } = prepared else {
+            panic!("{prepared:?}")
+        };
         assert_eq!(threads, 2);
         match self.host.handle(BenchmarkOrder::Run(ID)).unwrap() {
             BenchmarkReply::Ran(times) => (times, cache),
@@ -59,6 +68,14 @@ impl Bench {
     fn left(&self) -> usize {
         self.directory.path().join("store/scratch").read_dir().unwrap().count()
     }
+}
+
+fn step_of(
+    operation: BenchmarkOperation,
+    (files, size_bytes): (u64, u64),
+    threads: u32,
+) -> BenchmarkStep {
+    BenchmarkStep { operation, size_bytes, files, threads, of_part: 0, seed: 3 }
 }
 
 fn host_at(directory: &Path) -> Arc<BenchmarkHost> {
@@ -97,6 +114,61 @@ fn files_are_written_and_read_and_removed() {
     let private = bench.directory.path().join("store/.penstock-store-7q2mv0kd9j");
     let names: Vec<_> = private.read_dir().unwrap().map(|name| name.unwrap().file_name()).collect();
     assert_eq!(names, ["store"], "no marker is left");
+}
+
+/// Promise: each step has as many threads as its order wants, and as many as the peer chooses where
+/// it wants none.
+#[test]
+fn each_step_has_its_threads() {
+    let bench = Bench::new();
+    bench.host.handle(BenchmarkOrder::Begin(bench.part())).unwrap();
+    let chosen = penstock_sys::available_cpus().clamp(1, 16) as u32;
+    for operation in [Write, Read, Create] {
+        for (wanted, least) in [(1, 1), (3, 3), (0, chosen)] {
+            let files = if operation == Read { 0 } else { 4 };
+            let order = BenchmarkOrder::Prepare(ID, step_of(operation, (files, 4096), wanted));
+            let prepared = bench.host.handle(order).unwrap();
+            let BenchmarkReply::Prepared { threads, .. } = prepared else { panic!("{prepared:?}") };
+            // Direct writes have more threads where the peer chooses.
+            let is_right = threads == least || (wanted == 0 && threads > least);
+            assert!(is_right, "{operation}: {threads} of {wanted}");
+            bench.host.handle(BenchmarkOrder::Run(ID)).unwrap();
+        }
+    }
+    bench.host.handle(BenchmarkOrder::End(ID)).unwrap();
+}
+
+/// Promise: a host that cannot give up the caches of all files reports the reason, and never calls
+/// the caches dropped. One that can, and one that was not to, reports nothing.
+#[test]
+fn caches_that_stay_are_named() {
+    let bench = Bench::new();
+    let [given_up, no_directory] =
+        ["given-up", "nowhere/file"].map(|name| bench.directory.path().join(name));
+    for (drop_caches, file, why) in [
+        (true, &no_directory, Some("nowhere/file`: No such file")),
+        (true, &given_up, None),
+        (false, &no_directory, None),
+    ] {
+        let host = bench.with_caches(HostCaches::at(file.clone()));
+        let part = BenchmarkPart { drop_caches, ..bench.part() };
+        host.handle(BenchmarkOrder::Begin(part)).unwrap();
+        host.handle(BenchmarkOrder::Prepare(ID, step_of(Write, (10, 4096), 2))).unwrap();
+        host.handle(BenchmarkOrder::Run(ID)).unwrap();
+        let read = step_of(Read, (10, 4096), 2);
+        let prepared = host.handle(BenchmarkOrder::Prepare(ID, read)).unwrap();
+        let BenchmarkReply::Prepared { cache, caches_kept, .. } = prepared else {
+            panic!("{prepared:?}")
+        };
+        match (why, &caches_kept) {
+            (None, None) => {}
+            (Some(why), Some(said)) => assert!(said.contains(why), "{said}"),
+            _ => panic!("{why:?} {caches_kept:?}"),
+        }
+        assert!(why.is_none() || cache != Some(CacheState::Dropped), "{cache:?}");
+        host.handle(BenchmarkOrder::End(ID)).unwrap();
+    }
+    assert_eq!(std::fs::read(&given_up).unwrap(), b"1");
 }
 
 /// Promise: names are made, given and removed, all of those that were made; they are looked at and
@@ -278,7 +350,7 @@ fn one_benchmark_runs_at_a_time() {
     bench.host.handle(BenchmarkOrder::Touch(ID)).unwrap();
     let present = bench.host.handle(BenchmarkOrder::Present).unwrap();
     assert_eq!(present, BenchmarkReply::Present(Some(ID)));
-    let step = BenchmarkStep { operation: Write, size_bytes: 100, files: 10, of_part: 0, seed: 0 };
+    let step = step_of(Write, (10, 100), 0);
     bench.host.handle(BenchmarkOrder::Prepare(ID, step)).unwrap();
     bench.host.cancel(ID);
     let stopped = bench.host.handle(BenchmarkOrder::Run(ID)).unwrap_err();

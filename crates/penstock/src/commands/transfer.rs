@@ -759,8 +759,9 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     for (key, value) in rows {
         exit::print(&format!("{key:<11} {value}"))?;
     }
-    let measured = measured::lines(client, &view, penstock_sys::now_seconds());
-    for line in measured.into_iter().chain(time_use::lines(&progress.time)) {
+    let measured = measured::sentences(client, &view, penstock_sys::now_seconds());
+    let measured = measured.iter().map(|sentence| format!("{:<11} {sentence}", "measured"));
+    for line in measured.chain(time_use::lines(&progress.time)) {
         exit::print(&line)?;
     }
     let peers = if runs { progress.peers.as_slice() } else { &[] };

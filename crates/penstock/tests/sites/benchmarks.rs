@@ -127,6 +127,29 @@ fn one_peer_measures_and_refuses_what_would_do_harm() {
     assert_eq!(left(&site), 0);
 }
 
+/// Promise: each number of threads is measured by itself, and the result names them.
+#[test]
+fn numbers_of_threads_are_measured() {
+    let root = Scratch::in_memory();
+    let mut site = Site::init(root.path(), "lab", None);
+    site.start();
+    let steps = ["--sizes", "4KiB", "--seconds", "1", "--repeats", "1", "--budget", "64MiB"];
+    let result = measure(&site, &[&steps[..], &["--threads", "1-2"]].concat());
+    assert_eq!(result["state"], "done", "{result}");
+    assert_eq!(result["threads_asked"], serde_json::json!([1, 2]));
+    let points = result["points"].as_array().unwrap();
+    for operation in ["write", "read", "create", "rename", "stat", "list", "unlink"] {
+        let its = points.iter().filter(|point| point["operation"] == operation);
+        let threads: Vec<u64> = its.map(|point| point["threads"].as_u64().unwrap()).collect();
+        assert_eq!(threads, [1, 2], "{operation}");
+    }
+    let text = site.ok(&["bench", "show", "data"]);
+    assert!(text.contains("done, with --threads 1,2") && text.contains("THREADS"), "{text}");
+    let said = site.fails(2, &["bench", "storage", "data", "--threads", "0"]);
+    assert!(said.contains("numbers from 1 to 256"), "{said}");
+    assert_eq!(left(&site), 0);
+}
+
 /// Promise: a benchmark is refused beside a transfer of its store, and measures beside one on
 /// request; one that begins while it measures does not end it, and shows in the result.
 #[test]

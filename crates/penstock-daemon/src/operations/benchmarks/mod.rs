@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use penstock_api::access::Principal;
 use penstock_api::benchmark::{
-    BENCHMARK_REPEATS_MAX, BENCHMARK_SECONDS_MAX, BENCHMARK_SIZES_MAX, BENCHMARK_THREADS_MAX,
-    Benchmark, BenchmarkCleaned, BenchmarkCleanup, BenchmarkKind, BenchmarkList, BenchmarkRequest,
-    BenchmarkState,
+    BENCHMARK_POINTS_MAX, BENCHMARK_REPEATS_MAX, BENCHMARK_SECONDS_MAX, BENCHMARK_SIZES_MAX,
+    BENCHMARK_THREADS_MAX, Benchmark, BenchmarkCleaned, BenchmarkCleanup, BenchmarkKind,
+    BenchmarkList, BenchmarkRequest, BenchmarkState,
 };
 use penstock_api::place::PathText;
 use penstock_api::problem::{Problem, ProblemCode};
@@ -43,7 +43,7 @@ use penstock_proto::name::check_relative;
 use super::Operate;
 use crate::events::log::now_ms;
 use load::{check_room, free_bytes, is_in_use, look, no_room};
-use peers::{LOOK_LIMIT, ask_each, is_known, participants, unknown};
+use peers::{LOOK_LIMIT, ask_each, is_known, leave_out, participants, unknown};
 use run::{Run, Stop};
 
 /// Time for which a step grants further files unless a request sets another, in seconds.
@@ -105,7 +105,8 @@ impl Benchmarks {
             path: request.path.clone(),
             account: caller.account.clone(),
         };
-        let mut participants = participants(&self.operate, store, request.peers)?;
+        let mut participants = participants(&self.operate, store)?;
+        let peers_left_out = leave_out(&mut participants, store, request.peers)?;
         let facts = look((&self.operate, &self.host), &participants, &place)?;
         let (plan, budget_bytes) = plan(request, store, &facts)?;
         for (participant, facts) in participants.iter_mut().zip(&facts) {
@@ -129,28 +130,35 @@ impl Benchmarks {
             budget_bytes,
             with_load,
             peers: participants.iter().map(|participant| participant.view.clone()).collect(),
+            threads_asked: request.threads.clone(),
+            peers_left_out,
             file_system: file_system.unwrap_or_default(),
             left_out: plan.left_out,
+            unread: Vec::new(),
             points: Vec::new(),
             problem: None,
             stale: None,
         };
-        let options = (request.threads.unwrap_or(0), request.drop_caches);
-        let run = Run::new(view.clone(), (place, participants), plan.steps, options);
+        let drops = request.drop_caches;
+        self.launch(Run::new(view.clone(), (place, participants), plan.steps, drops))?;
+        Ok(view)
+    }
+
+    /// Starts the thread that runs a benchmark and keeps its result.
+    fn launch(self: &Arc<Self>, run: Run) -> Result<(), Problem> {
         let run = Arc::new(run);
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&run));
-        let (its, thread) = (Arc::clone(self), run);
+        let its = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("benchmark".to_owned()).spawn(move || {
-            thread.run(&its.operate, &its.host);
-            its.keep(&thread.view());
+            run.run(&its.operate, &its.host);
+            its.keep(&run.view());
             *its.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
             its.ended.notify_all();
         });
-        if let Err(error) = spawned {
+        spawned.map(drop).map_err(|error| {
             *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            return Err(Problem::no_thread(&error));
-        }
-        Ok(view)
+            Problem::no_thread(&error)
+        })
     }
 
     /// Ends a benchmark that runs, or removes a result. Does not wait for the end.
@@ -230,7 +238,7 @@ impl Benchmarks {
         }
         let path = cleanup.path.clone();
         let place = BenchmarkPlace { store: store.clone(), path, account: caller.account.clone() };
-        let participants = participants(&self.operate, store, None)?;
+        let participants = participants(&self.operate, store)?;
         let asks = (&*self.operate, &self.host);
         // An earlier controller may still drive one.
         let orders = participants.iter().map(|_| BenchmarkOrder::Present).collect();
@@ -262,13 +270,17 @@ fn check(request: &BenchmarkRequest) -> Result<(), Problem> {
     let bounds = [
         ("seconds", request.seconds, BENCHMARK_SECONDS_MAX),
         ("repeats", request.repeats, BENCHMARK_REPEATS_MAX),
-        ("threads", request.threads, BENCHMARK_THREADS_MAX),
         ("peers", request.peers, u32::MAX),
     ];
     for (name, value, most) in bounds {
         if value.is_some_and(|value| value == 0 || value > most) {
             return Err(wrong(format!("`{name}` is a number from 1 to {most}"), name));
         }
+    }
+    let is_wrong = |threads: &u32| !(1..=BENCHMARK_THREADS_MAX).contains(threads);
+    if request.threads.iter().any(is_wrong) {
+        let title = format!("`threads` are numbers from 1 to {BENCHMARK_THREADS_MAX}");
+        return Err(wrong(title, "threads"));
     }
     if request.sizes.len() > BENCHMARK_SIZES_MAX {
         let title = format!("at most {BENCHMARK_SIZES_MAX} sizes can be measured at a time");
@@ -296,18 +308,26 @@ fn plan(
     let free = free_bytes(facts);
     let budget_bytes = request.budget_bytes.unwrap_or_else(|| default_budget(free));
     check_room(store, free, budget_bytes)?;
+    let repeats = request.repeats.unwrap_or(REPEATS).max(1);
     let measures = |kind| request.operations.is_empty() || request.operations.contains(&kind);
     let plan = BenchmarkPlan::new(&PlanRequest {
         write: measures(BenchmarkKind::Write),
         read: measures(BenchmarkKind::Read),
         metadata: measures(BenchmarkKind::Meta),
         sizes: &request.sizes,
+        threads: &request.threads,
         budget_bytes,
         free_files: facts.iter().filter_map(|facts| facts.file_system.free_files).min(),
         peers: facts.len() as u32,
-        repeats: request.repeats.unwrap_or(REPEATS),
+        repeats,
     });
     let plan = plan.map_err(|error| no_room(store).because(error))?;
+    let points = plan.steps.len() / repeats as usize;
+    if points > BENCHMARK_POINTS_MAX {
+        let title = format!("a benchmark has at most {BENCHMARK_POINTS_MAX} points, not {points}");
+        let problem = Problem::new(ProblemCode::Request, title).at("threads");
+        return Err(problem.hint("give fewer numbers of threads, or fewer sizes"));
+    }
     Ok((plan, budget_bytes))
 }
 
@@ -336,8 +356,11 @@ mod tests {
             budget_bytes: 1 << 30,
             with_load: false,
             peers: Vec::new(),
+            threads_asked: Vec::new(),
+            peers_left_out: 0,
             file_system: BenchmarkFileSystem::default(),
             left_out: Vec::new(),
+            unread: Vec::new(),
             points: Vec::new(),
             problem: None,
             stale: None,
@@ -351,6 +374,7 @@ mod tests {
                 processors: 2,
                 memory_bytes: 1 << 30,
                 threads: 0,
+                caches_kept: None,
             },
             file_system: BenchmarkFileSystem { free_bytes, ..BenchmarkFileSystem::default() },
         }
@@ -368,8 +392,14 @@ mod tests {
         assert!(refused.detail.contains("1.2 times"), "{}", refused.detail);
         let (plan, budget) = plan(&asks(None), &store, &[facts(1 << 40)]).unwrap();
         assert_eq!((budget, plan.left_out.len()), ((1 << 40) / 20, 0));
+        let threads = (1..=64).collect();
+        let many = BenchmarkRequest { threads, ..BenchmarkRequest::default() };
+        let refused = super::plan(&many, &store, &[facts(1 << 40)]).unwrap_err();
+        assert!(refused.title.contains("at most 160 points, not 1088"), "{}", refused.title);
         for wrong in [
             BenchmarkRequest { seconds: Some(0), ..BenchmarkRequest::default() },
+            BenchmarkRequest { threads: vec![1, 0], ..BenchmarkRequest::default() },
+            BenchmarkRequest { threads: vec![257], ..BenchmarkRequest::default() },
             BenchmarkRequest { repeats: Some(999), ..BenchmarkRequest::default() },
             BenchmarkRequest { sizes: vec![4096, 0], ..BenchmarkRequest::default() },
             BenchmarkRequest { path: PathText(b"../x".to_vec()), ..BenchmarkRequest::default() },

@@ -33,7 +33,8 @@ pub(super) struct Participant {
 
 impl Participant {
     fn new(peer: Name, card: Option<PeerCard>) -> Self {
-        Self { card, view: BenchmarkPeer { peer, processors: 0, memory_bytes: 0, threads: 0 } }
+        let (processors, memory_bytes, threads, caches_kept) = Default::default();
+        Self { card, view: BenchmarkPeer { peer, processors, memory_bytes, threads, caches_kept } }
     }
 
     /// Has the peer do something. Blocks.
@@ -113,15 +114,11 @@ pub(super) fn unknown(operate: &Operate, store: &Name) -> Problem {
     })
 }
 
-/// Returns the peers that have a store, this one first: `most` of them, or all.
+/// Returns all peers that have a store, this one first.
 ///
 /// # Errors
-/// `store-unknown`, `store-elsewhere`; `request`: there are fewer peers.
-pub(super) fn participants(
-    operate: &Operate,
-    store: &Name,
-    most: Option<u32>,
-) -> Result<Vec<Participant>, Problem> {
+/// `store-unknown`, `store-elsewhere`.
+pub(super) fn participants(operate: &Operate, store: &Name) -> Result<Vec<Participant>, Problem> {
     let (now, site) = (operate.now(), &operate.site);
     let own = operate.own();
     let has = |card: &PeerCard| {
@@ -136,16 +133,50 @@ pub(super) fn participants(
     others.sort_by(|a, b| a.peer.cmp(&b.peer));
     let here = site.exports.has(store).then(|| Participant::new(own.clone(), None));
     let others = others.into_iter().map(|card| Participant::new(card.peer.clone(), Some(card)));
-    let mut all: Vec<_> = here.into_iter().chain(others).collect();
+    let all: Vec<_> = here.into_iter().chain(others).collect();
     if all.is_empty() {
         return Err(unknown(operate, store));
     }
-    if let Some(most) = most {
-        if all.len() < most as usize {
-            let title = format!("{} peers reach store `{store}`, and not {most}", all.len());
-            return Err(Problem::new(ProblemCode::Request, title).at("peers"));
-        }
-        all.truncate(most as usize);
-    }
     Ok(all)
+}
+
+/// Leaves out all but the first `most` peers of a store, if a request wants that many. Returns how
+/// many are left out.
+///
+/// # Errors
+/// `request`: there are fewer peers.
+pub(super) fn leave_out(
+    all: &mut Vec<Participant>,
+    store: &Name,
+    most: Option<u32>,
+) -> Result<u32, Problem> {
+    let there = all.len();
+    let most = most.map_or(there, |most| most as usize);
+    if there < most {
+        let title = format!("{there} peers reach store `{store}`, and not {most}");
+        return Err(Problem::new(ProblemCode::Request, title).at("peers"));
+    }
+    all.truncate(most);
+    Ok((there - most) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a benchmark of some peers records how many it leaves out. One of more peers than
+    /// there are is refused.
+    #[test]
+    fn peers_that_are_left_out_are_counted() {
+        let (store, names) = ("data".parse().unwrap(), ["h1", "h2", "h3"]);
+        let all = || names.map(|name| Participant::new(name.parse().unwrap(), None)).to_vec();
+        for (most, left_out) in
+            [(None, Ok(0)), (Some(3), Ok(0)), (Some(1), Ok(2)), (Some(4), Err(()))]
+        {
+            let mut peers = all();
+            let counted = leave_out(&mut peers, &store, most).map_err(drop);
+            assert_eq!(counted, left_out, "{most:?}");
+            assert_eq!(peers.len(), left_out.map_or(3, |left_out| 3 - left_out as usize));
+        }
+    }
 }

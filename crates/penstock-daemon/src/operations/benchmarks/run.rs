@@ -19,7 +19,7 @@ use penstock_engine::benchmark::{
 };
 use penstock_peer::BenchmarkHost;
 use penstock_proto::benchmark::{BenchmarkOperation, CacheState};
-use penstock_proto::units::format_bytes;
+use penstock_proto::units::{counted, format_bytes};
 
 use super::super::Operate;
 use super::load::{check_room, free_bytes, is_in_use, look};
@@ -37,8 +37,8 @@ pub(super) struct Run {
     place: BenchmarkPlace,
     participants: Vec<Participant>,
     steps: Vec<PlanStep>,
-    /// Threads of each peer, and whether it drops all its caches.
-    options: (u32, bool),
+    /// True if each peer drops the caches of all its files before it reads.
+    drop_caches: bool,
     state: Mutex<RunState>,
     ended: Condvar,
 }
@@ -121,10 +121,10 @@ impl Run {
         view: Benchmark,
         (place, participants): (BenchmarkPlace, Vec<Participant>),
         steps: Vec<PlanStep>,
-        options: (u32, bool),
+        drop_caches: bool,
     ) -> Self {
         let (state, ended) = Default::default();
-        Self { view: Mutex::new(view), place, participants, steps, options, state, ended }
+        Self { view: Mutex::new(view), place, participants, steps, drop_caches, state, ended }
     }
 
     fn lock(&self) -> MutexGuard<'_, Benchmark> {
@@ -309,10 +309,9 @@ impl Run {
             place: self.place.clone(),
             part: part as u32,
             parts: self.participants.len() as u32,
-            threads: self.options.0,
             seconds: view.seconds,
             store_id,
-            drop_caches: self.options.1,
+            drop_caches: self.drop_caches,
             mounts: Vec::new(),
         }
     }
@@ -348,15 +347,18 @@ impl Run {
             CourseOrder::Prepare(number) => {
                 let moves_bytes = self.steps[number].operation.moves_bytes();
                 let mut view = self.lock();
-                for (reply, peer) in replies.iter().zip(&mut view.peers) {
-                    let BenchmarkReply::Prepared { cache, threads } = reply else { continue };
+                for (reply, peer) in replies.into_iter().zip(&mut view.peers) {
+                    let BenchmarkReply::Prepared { cache, threads, caches_kept } = reply else {
+                        continue;
+                    };
                     // The least sure state counts for all.
-                    progress.cache = progress.cache.max(*cache);
-                    progress.threads = progress.threads.max(*threads);
+                    progress.cache = progress.cache.max(cache);
+                    progress.threads = progress.threads.max(threads);
                     if moves_bytes || peer.threads == 0 {
                         // Direct writes have more of them than reads.
-                        peer.threads = peer.threads.max(*threads);
+                        peer.threads = peer.threads.max(threads);
                     }
+                    peer.caches_kept = caches_kept.or_else(|| peer.caches_kept.take());
                 }
                 false
             }
@@ -395,11 +397,7 @@ impl Run {
             return true;
         }
         view.steps_done += 1;
-        // A size of which no file was whole has nothing to read.
-        if progress.passes.sum().files > 0 || progress.passes.sum().bytes > 0 {
-            let run = run_of(step, progress, self.memory_bytes());
-            add_run(&mut view, step, run);
-        }
+        add_step(&mut view, step, progress, self.memory_bytes());
         false
     }
 
@@ -423,16 +421,20 @@ impl Drop for Over<'_> {
 
 /// Returns a step in words.
 fn words(step: &PlanStep) -> String {
-    match step.operation.moves_bytes() {
+    let words = match step.operation.moves_bytes() {
         true => format!("{} files of {}", step.operation, format_bytes(step.size_bytes)),
         false => format!("{} empty files", step.operation),
+    };
+    match step.threads {
+        0 => words,
+        threads => format!("{words} with {}", counted(threads.into(), "thread")),
     }
 }
 
 /// Returns the step of one peer. A peer reads the files of the next one: its own may be in its
 /// cache.
 fn step_of((step, number): (&PlanStep, usize), part: usize, made: &[u64]) -> BenchmarkStep {
-    let PlanStep { operation, size_bytes, files } = *step;
+    let PlanStep { operation, size_bytes, files, threads } = *step;
     let parts = made.len();
     let (of_part, files) = match operation {
         BenchmarkOperation::Read => {
@@ -442,7 +444,20 @@ fn step_of((step, number): (&PlanStep, usize), part: usize, made: &[u64]) -> Ben
         _ => (part, files),
     };
     let (of_part, seed) = (of_part as u32, (number * parts + part) as u64);
-    BenchmarkStep { operation, size_bytes, files, of_part, seed }
+    BenchmarkStep { operation, size_bytes, files, threads, of_part, seed }
+}
+
+/// Adds a step that is over to a benchmark: a run, or the size of which there was nothing to read,
+/// since no file was written whole.
+fn add_step(view: &mut Benchmark, step: &PlanStep, progress: &Progress, memory_bytes: u64) {
+    let StepTimes { bytes, files, .. } = progress.passes.sum();
+    if files > 0 || bytes > 0 {
+        let run = run_of(step, progress, memory_bytes);
+        add_run(view, (step, progress.threads), run);
+    } else if step.operation == BenchmarkOperation::Read && !view.unread.contains(&step.size_bytes)
+    {
+        view.unread.push(step.size_bytes);
+    }
 }
 
 /// Merges the work of the peers in a step.
@@ -463,15 +478,18 @@ fn run_of(step: &PlanStep, progress: &Progress, memory_bytes: u64) -> BenchmarkR
     BenchmarkRun { bytes, files, first_done_s, last_done_s, durable_s, passes, cache, marks }
 }
 
-/// Adds a run to its point, and summarises that again.
-fn add_run(view: &mut Benchmark, step: &PlanStep, run: BenchmarkRun) {
+/// Adds a run to its point, and summarises that again. `threads` are those of the peer that had the
+/// most.
+fn add_run(view: &mut Benchmark, (step, threads): (&PlanStep, u32), run: BenchmarkRun) {
     let is_its = |point: &BenchmarkPoint| {
         (point.operation, point.size_bytes) == (step.operation, step.size_bytes)
+            && (step.threads == 0 || point.threads == threads)
     };
     let at = view.points.iter().position(is_its).unwrap_or_else(|| {
         view.points.push(BenchmarkPoint {
             operation: step.operation,
             size_bytes: step.size_bytes,
+            threads,
             bytes_per_s: BenchmarkRate::default(),
             files_per_s: BenchmarkRate::default(),
             marks: Vec::new(),
@@ -506,11 +524,15 @@ mod tests {
     use super::*;
     use crate::operations::benchmarks::tests::benchmark;
 
+    fn step(operation: BenchmarkOperation, threads: u32) -> PlanStep {
+        PlanStep { operation, size_bytes: 10, files: 9, threads }
+    }
+
     /// Promise: a point has the median of its runs and the marks of any of them, and the slowest
     /// peer decides the time of a run.
     #[test]
     fn runs_make_a_point() {
-        let step = PlanStep { operation: BenchmarkOperation::Write, size_bytes: 10, files: 9 };
+        let step = step(BenchmarkOperation::Write, 0);
         let times = |files: u64, done_s| BenchmarkTimes {
             bytes: files * 10,
             files,
@@ -522,7 +544,7 @@ mod tests {
         for (one, other) in [(8.0, 10.0), (10.0, 20.0), (4.0, 40.0)] {
             let mut progress = Progress { threads: 1, ..Progress::new(2) };
             progress.handle_pass(&[times(50, one), times(50, other)]);
-            add_run(&mut view, &step, run_of(&step, &progress, 0));
+            add_step(&mut view, &step, &progress, 0);
         }
         let [point] = &view.points[..] else { panic!("one point") };
         let BenchmarkRate { median, least, greatest } = point.files_per_s;
@@ -532,11 +554,47 @@ mod tests {
         assert!(point.runs[0].marks.is_empty());
         assert_eq!((point.runs[1].first_done_s, point.runs[1].last_done_s), (10.0, 20.0));
     }
+
+    /// Promise: each number of threads has a point of its own, to which its repeats are added.
+    #[test]
+    fn each_number_of_threads_has_a_point() {
+        let mut view = benchmark();
+        let times = BenchmarkTimes { bytes: 90, files: 9, units: 9, done_s: 6.0, durable_s: 6.0 };
+        for threads in [1, 4, 1, 4, 1] {
+            let mut progress = Progress { threads, ..Progress::new(1) };
+            progress.handle_pass(&[times]);
+            add_step(&mut view, &step(BenchmarkOperation::Write, threads), &progress, 0);
+        }
+        let points = view.points.iter().map(|point| (point.threads, point.runs.len()));
+        assert_eq!(points.collect::<Vec<_>>(), [(1, 3), (4, 2)]);
+    }
+
+    /// Promise: a read for which no file was written whole is left out with its size, once. The
+    /// write before it counts by its bytes.
+    #[test]
+    fn a_size_without_a_whole_file_is_unread() {
+        let mut view = benchmark();
+        let cut_off = BenchmarkTimes { bytes: 90, units: 9, ..BenchmarkTimes::default() };
+        for (operation, times) in [
+            (BenchmarkOperation::Write, cut_off),
+            (BenchmarkOperation::Read, BenchmarkTimes::default()),
+            (BenchmarkOperation::Write, cut_off),
+            (BenchmarkOperation::Read, BenchmarkTimes::default()),
+        ] {
+            let mut progress = Progress::new(1);
+            progress.handle_pass(&[times]);
+            add_step(&mut view, &step(operation, 0), &progress, 0);
+        }
+        assert_eq!(view.unread, [10]);
+        let [point] = &view.points[..] else { panic!("one point") };
+        assert_eq!((point.operation, point.runs.len()), (BenchmarkOperation::Write, 2));
+    }
+
     /// Promise: a step of several passes has their sums, so that short passes make a long run; the
     /// part that a cache can hold is computed from one pass.
     #[test]
     fn passes_make_a_run() {
-        let step = PlanStep { operation: BenchmarkOperation::Read, size_bytes: 10, files: 9 };
+        let step = step(BenchmarkOperation::Read, 0);
         let unknown = Some(CacheState::Unknown);
         let mut progress = Progress { threads: 1, cache: unknown, ..Progress::new(1) };
         let times = BenchmarkTimes { bytes: 90, files: 9, units: 9, done_s: 3.0, durable_s: 3.0 };
@@ -554,17 +612,17 @@ mod tests {
     /// writes to its own directory.
     #[test]
     fn peers_read_what_others_wrote() {
-        let step = |operation| PlanStep { operation, size_bytes: 10, files: 9 };
         let made = [5, 6, 7];
-        let read = step(BenchmarkOperation::Read);
+        let read = step(BenchmarkOperation::Read, 3);
         let of = |part| {
             let step = step_of((&read, 1), part, &made);
+            assert_eq!(step.threads, 3);
             (step.of_part, step.files)
         };
         assert_eq!([of(0), of(1), of(2)], [(1, 6), (2, 7), (0, 5)]);
         let alone = step_of((&read, 1), 0, &[4]);
         assert_eq!((alone.of_part, alone.files), (0, 4), "nobody else is there");
-        let write = step(BenchmarkOperation::Write);
+        let write = step(BenchmarkOperation::Write, 0);
         let seeds: Vec<u64> = (0..3)
             .map(|part| {
                 let step = step_of((&write, 1), part, &made);

@@ -43,25 +43,38 @@ impl FileSizes {
         if text == AUTOMATIC {
             return Ok(Self::default());
         }
-        if let Some((low, high)) = text.split_once('-') {
-            let (low, high) = (size(low)?, size(high)?);
-            if low > high {
-                return Err("the smaller size comes first".to_owned());
-            }
-            let first = low.checked_next_power_of_two();
-            let doubled = std::iter::successors(first, |size| size.checked_mul(2));
-            let between = doubled.filter(|size| *size > low).take_while(|size| *size < high);
-            let mut all: Vec<u64> = [low].into_iter().chain(between).chain([high]).collect();
-            all.dedup();
-            return Ok(Self(all));
-        }
-        text.split(',').map(size).collect::<Result<_, _>>().map(Self)
+        list_or_range(text, "size", size).map(Self)
     }
 
     /// Returns the sizes in bytes; none where the site chooses.
     pub(super) fn bytes(&self) -> &[u64] {
         &self.0
     }
+}
+
+/// Reads a list as `1,4`, or a range as `1-16`: both ends and all powers of two between them.
+/// `thing` names a value, and `read` reads one.
+///
+/// # Errors
+/// Those of `read`; a range that begins with its greater end.
+pub(super) fn list_or_range(
+    text: &str,
+    thing: &str,
+    read: impl Fn(&str) -> Result<u64, String>,
+) -> Result<Vec<u64>, String> {
+    let Some((low, high)) = text.split_once('-') else {
+        return text.split(',').map(read).collect();
+    };
+    let (low, high) = (read(low)?, read(high)?);
+    if low > high {
+        return Err(format!("the smaller {thing} comes first"));
+    }
+    let first = low.checked_next_power_of_two();
+    let doubled = std::iter::successors(first, |one| one.checked_mul(2));
+    let between = doubled.filter(|one| *one > low).take_while(|one| *one < high);
+    let mut all: Vec<u64> = [low].into_iter().chain(between).chain([high]).collect();
+    all.dedup();
+    Ok(all)
 }
 
 impl TryFrom<WrittenSizes> for FileSizes {

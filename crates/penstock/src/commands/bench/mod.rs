@@ -8,6 +8,7 @@ mod mover;
 mod network;
 mod sweep;
 mod table;
+mod thread_numbers;
 
 use std::ffi::OsString;
 use std::fs;
@@ -37,6 +38,7 @@ use crate::options::directory::DirectoryArgs;
 use crate::output::output_file::OutputFile;
 use file_sizes::FileSizes;
 use table::{print_benchmark, print_list};
+use thread_numbers::ThreadNumbers;
 
 /// Interval at which a benchmark that runs is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -100,18 +102,20 @@ struct StorageArgs {
     #[arg(value_name = "STORE[:DIR]", value_parser = clap::builder::ValueParser::os_string())]
     place: OsString,
     /// Number of peers that measure together: `all`, or a number
-    #[arg(long, default_value = "all", value_name = "N", value_parser = automatic("all"))]
-    peers: Automatic,
+    #[arg(long, default_value = "all", value_name = "N", value_parser = peers)]
+    peers: Peers,
     /// What to measure: `write`, `read` and `meta`
     #[arg(long, value_delimiter = ',', value_name = "OPERATION")]
     ops: Vec<BenchmarkKind>,
     /// Sizes of files: `auto`, a list such as `4KiB,1GiB`, or a range `4KiB-1GiB` in powers of two
     #[arg(long, default_value = "auto", value_parser = FileSizes::of)]
     sizes: FileSizes,
-    /// Threads of each peer: `auto`, as a transfer within the host has, or a number
-    #[arg(long, default_value = "auto", value_name = "N", value_parser = automatic("auto"))]
-    threads: Automatic,
-    /// Longest time for which a step begins further files, in seconds
+    /// Threads of each peer: `auto`, as a transfer within the host has, a number, a list such as
+    /// `1,2,4`, or a range `1-8` in powers of two; each number is measured
+    #[arg(long, default_value = "auto", value_name = "N", value_parser = ThreadNumbers::of)]
+    threads: ThreadNumbers,
+    /// Time for which a step hands out small files and parts of large ones, in seconds; a large
+    /// file that was not handed out whole cannot be read
     #[arg(long, default_value_t = 10, value_name = "N")]
     seconds: u32,
     /// Number of times that each step is done
@@ -134,15 +138,15 @@ struct StorageArgs {
     out: Option<PathBuf>,
 }
 
-/// A number, or none where the site chooses.
-#[derive(Clone, Copy, Debug)]
-struct Automatic(Option<u32>);
+/// A number of peers, or none for all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Peers(Option<u32>);
 
-fn automatic(word: &'static str) -> impl Fn(&str) -> Result<Automatic, String> + Clone {
-    move |text| match text.parse() {
-        _ if text == word => Ok(Automatic(None)),
-        Ok(0) | Err(_) => Err(format!("give `{word}` or a number from 1 on")),
-        Ok(number) => Ok(Automatic(Some(number))),
+fn peers(text: &str) -> Result<Peers, String> {
+    match text.parse() {
+        _ if text == "all" => Ok(Peers(None)),
+        Ok(0) | Err(_) => Err("give `all` or a number from 1 on".to_owned()),
+        Ok(number) => Ok(Peers(Some(number))),
     }
 }
 
@@ -241,7 +245,7 @@ fn measure(client: &Client, args: &StorageArgs) -> anyhow::Result<ExitCode> {
         peers: args.peers.0,
         operations: args.ops.clone(),
         sizes: args.sizes.bytes().to_vec(),
-        threads: args.threads.0,
+        threads: args.threads.numbers().to_vec(),
         seconds: Some(args.seconds),
         repeats: Some(args.repeats),
         budget_bytes,
@@ -365,6 +369,7 @@ mod tests {
         let (store, path) = place("data:a/b/").unwrap();
         assert_eq!((store.as_str(), path.0.as_slice()), ("data", &b"a/b"[..]));
         assert!(place(":x").is_err());
-        assert!(automatic("all")("all").unwrap().0.is_none() && automatic("all")("0").is_err());
+        assert_eq!((peers("all"), peers("2")), (Ok(Peers(None)), Ok(Peers(Some(2)))));
+        assert!(peers("0").is_err());
     }
 }

@@ -2,10 +2,14 @@
 
 use penstock_api::benchmark::{Benchmark, BenchmarkPoint, BenchmarkRate, BenchmarkState};
 use penstock_exit as exit;
-use penstock_proto::units::format_bytes;
+use penstock_proto::units::{counted, format_bytes};
 
 use crate::output::table::aligned;
 use crate::output::time::minute;
+
+/// Heads of the columns of points.
+const HEADS: [&str; 9] =
+    ["OPERATION", "SIZE", "THREADS", "BYTES/S", "LEAST", "GREATEST", "FILES/S", "CACHE", "MARKS"];
 
 /// Prints a benchmark: its facts, and a row for each point.
 pub(super) fn print_benchmark(of: &Benchmark) -> anyhow::Result<()> {
@@ -26,24 +30,45 @@ pub(super) fn print_benchmark(of: &Benchmark) -> anyhow::Result<()> {
         format!("{} ({processors} processors, {memory}, {threads} threads)", peer.peer)
     });
     exit::print(&format!("measured by {}", peers.collect::<Vec<_>>().join(", ")))?;
-    if !of.left_out.is_empty() {
-        let sizes: Vec<String> = of.left_out.iter().map(|size| format_bytes(*size)).collect();
-        exit::warn(&format!("too large for the budget, and left out: {}", sizes.join(", ")));
-    }
+    warnings(of).iter().for_each(|warning| exit::warn(warning));
     if of.points.is_empty() {
         return Ok(());
     }
-    let heads = ["OPERATION", "SIZE", "BYTES/S", "LEAST", "GREATEST", "FILES/S", "CACHE", "MARKS"];
-    let mut rows = vec![heads.map(str::to_owned)];
+    let mut rows = vec![HEADS.map(str::to_owned)];
     let mut points: Vec<&BenchmarkPoint> = of.points.iter().collect();
-    points.sort_by_key(|point| (point.operation, point.size_bytes));
+    points.sort_by_key(|point| (point.operation, point.size_bytes, point.threads));
     rows.extend(points.into_iter().map(row));
-    let right = [false, true, true, true, true, true, false, false];
+    let right = [false, true, true, true, true, true, true, false, false];
     exit::print(&aligned(&rows, &right))?;
     Ok(())
 }
 
-fn row(point: &BenchmarkPoint) -> [String; 8] {
+/// Returns what a benchmark does not say although it was asked for, and why.
+fn warnings(of: &Benchmark) -> Vec<String> {
+    let sizes = |all: &[u64]| {
+        let all: Vec<String> = all.iter().map(|size| format_bytes(*size)).collect();
+        all.join(", ")
+    };
+    let too_large = (!of.left_out.is_empty())
+        .then(|| format!("too large for the budget, and left out: {}", sizes(&of.left_out)));
+    let unread = (!of.unread.is_empty()).then(|| {
+        let (sizes, seconds) = (sizes(&of.unread), of.seconds);
+        format!(
+            "left out: read of {sizes}: no file was written whole in {seconds} s; give more \
+             `--seconds`"
+        )
+    });
+    let kept = of.peers.iter().filter_map(|peer| {
+        let (why, peer) = (peer.caches_kept.as_ref()?, &peer.peer);
+        Some(format!(
+            "host `{peer}` did not drop its caches: {why}; `--drop-caches` needs a daemon that \
+             runs as root"
+        ))
+    });
+    too_large.into_iter().chain(unread).chain(kept).collect()
+}
+
+fn row(point: &BenchmarkPoint) -> [String; 9] {
     let moves = point.operation.moves_bytes();
     let size = if moves { format_bytes(point.size_bytes) } else { "-".to_owned() };
     let BenchmarkRate { median, least, greatest } =
@@ -55,6 +80,7 @@ fn row(point: &BenchmarkPoint) -> [String; 8] {
     [
         point.operation.to_string(),
         size,
+        if point.threads == 0 { "-".to_owned() } else { point.threads.to_string() },
         bytes,
         ends(least),
         ends(greatest),
@@ -102,6 +128,13 @@ fn state(of: &Benchmark) -> String {
     if of.with_load {
         words += ", beside transfers";
     }
+    if let [first, others @ ..] = &of.threads_asked[..] {
+        let others = others.iter().map(|number| format!(",{number}"));
+        words += &format!(", with --threads {first}{}", others.collect::<String>());
+    }
+    if of.peers_left_out > 0 {
+        words += &format!(", without {}", counted(of.peers_left_out.into(), "peer"));
+    }
     if let Some(why) = &of.stale {
         words = format!("{words}, stale: {why}");
     }
@@ -109,4 +142,53 @@ fn state(of: &Benchmark) -> String {
         words = format!("{words}: {problem}");
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn benchmark() -> Benchmark {
+        let peer = json!({"peer": "h1", "processors": 2, "memory_bytes": 1, "threads": 4});
+        serde_json::from_value(json!({
+            "id": "07".repeat(16), "store": "data", "path": "", "state": "done", "user": "root",
+            "began": "2026-11-26T00:00:00Z", "version": "1", "steps_done": 4, "steps": 4,
+            "seconds": 10, "repeats": 1, "budget_bytes": 1, "with_load": false, "peers": [peer],
+            "file_system": {"kind": "XFS", "fingerprint": "a", "durable_by": "syncfs",
+                            "direct": true, "free_bytes": 1, "total_bytes": 1},
+            "points": [],
+        }))
+        .unwrap()
+    }
+
+    /// Promise: all that was asked for and not measured is named with its reason, and nothing of a
+    /// benchmark that has measured all.
+    #[test]
+    fn what_is_missing_is_named() {
+        let mut of = benchmark();
+        assert_eq!(warnings(&of), [""; 0]);
+        of.left_out = vec![1 << 40];
+        of.unread = vec![4 << 30, 16 << 30];
+        of.peers[0].caches_kept = Some("cannot write `file`: Permission denied".to_owned());
+        let [left_out, unread, kept] = &warnings(&of)[..] else { panic!("three warnings") };
+        assert_eq!(left_out, "too large for the budget, and left out: 1.0 TiB");
+        assert_eq!(
+            unread,
+            "left out: read of 4.0 GiB, 16.0 GiB: no file was written whole in 10 s; give more \
+             `--seconds`"
+        );
+        assert!(kept.contains("`h1` did not drop its caches: cannot write `file`: Perm"), "{kept}");
+        assert!(kept.contains("root"), "{kept}");
+    }
+
+    /// Promise: a result that is not what the whole store can do is shown as such.
+    #[test]
+    fn a_part_of_a_store_is_named() {
+        let mut of = benchmark();
+        assert_eq!(state(&of), "done");
+        (of.threads_asked, of.peers_left_out) = (vec![1, 2], 1);
+        assert_eq!(state(&of), "done, with --threads 1,2, without 1 peer");
+    }
 }

@@ -20,9 +20,9 @@ const SIZE_MAX: u64 = GIB;
 /// Largest factor between two sizes of files that have about the same rate.
 const FACTOR_MAX: f64 = 8.0;
 
-/// Returns a line for each store of this site that a transfer uses, and that was measured with
+/// Returns a sentence for each store of this site that a transfer uses, and that was measured with
 /// files of about its size. Returns none of a transfer that does not run.
-pub(super) fn lines(client: &Client, view: &TransferView, now_seconds: u64) -> Vec<String> {
+pub(super) fn sentences(client: &Client, view: &TransferView, now_seconds: u64) -> Vec<String> {
     if view.state != TransferState::Running || view.progress.files_found == 0 {
         return Vec::new();
     }
@@ -36,24 +36,25 @@ pub(super) fn lines(client: &Client, view: &TransferView, now_seconds: u64) -> V
     };
     let file_bytes = view.progress.bytes_found / view.progress.files_found;
     let rate = view.progress.rate_bits_per_s / 8.0;
-    let line = |(store, operation): &(&Name, BenchmarkOperation)| {
+    let told = |(store, operation): &(&Name, BenchmarkOperation)| {
         // A daemon that cannot tell soon has measured nothing: its store may hang.
         let uri = LIST_BENCHMARKS.uri(&[store]);
         let list: BenchmarkList = client.get_within(&uri, PATIENCE).ok()?;
         let of = usable(&list.items)?;
         let measured = rate_near(of, *operation, file_bytes)?;
         let days = now_seconds.saturating_sub(of.began.seconds()) / DAY_SECONDS;
-        let sentence = sentence(rate, measured, (store, *operation), days);
-        Some(format!("{:<11} {sentence}", "measured"))
+        Some(sentence(rate, measured, (store, *operation), days))
     };
-    ends.iter().filter_map(line).collect()
+    ends.iter().filter_map(told).collect()
 }
 
-/// Returns the newest result that still says what the store can do.
+/// Returns the newest result that still says what the store can do: by all peers that reach it,
+/// each with the threads that it chooses. A result of other numbers is no bound of a transfer.
 pub(crate) fn usable(newest_first: &[Benchmark]) -> Option<&Benchmark> {
-    newest_first
-        .iter()
-        .find(|one| one.state == BenchmarkState::Done && one.stale.is_none() && !one.with_load)
+    newest_first.iter().find(|one| {
+        let is_whole = one.threads_asked.is_empty() && one.peers_left_out == 0;
+        is_whole && one.state == BenchmarkState::Done && one.stale.is_none() && !one.with_load
+    })
 }
 
 /// Returns the measured bytes per second of an operation on files of the nearest size, if that is
@@ -98,7 +99,8 @@ mod tests {
     use super::*;
 
     /// Promise: a rate is held against files of the nearest size, and never against a point that
-    /// was too short or may be a cache's.
+    /// was too short or may be a cache's, nor against what some peers or other threads did. A
+    /// result of a release that recorded neither counts.
     #[test]
     fn the_nearest_sound_point_is_cited() {
         let point = |size: u64, rate: f64, marks: &str| {
@@ -132,6 +134,10 @@ mod tests {
         let stale = Benchmark { stale: Some("it is old".to_owned()), ..of.clone() };
         let loaded = Benchmark { with_load: true, ..of.clone() };
         assert_eq!(usable(&[stale, loaded, of.clone()]), Some(&of));
+        let one_thread = Benchmark { threads_asked: vec![1], ..of.clone() };
+        let one_peer = Benchmark { peers_left_out: 1, ..of.clone() };
+        assert_eq!(usable(&[one_thread.clone(), one_peer, of.clone()]), Some(&of));
+        assert_eq!(usable(&[one_thread]), None);
         let store = ("data".parse().unwrap(), BenchmarkOperation::Write);
         assert_eq!(
             sentence(2.88e8, 4e8, (&store.0, store.1), 3),

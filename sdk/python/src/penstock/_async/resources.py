@@ -136,7 +136,7 @@ class AsyncStores:
         peers: int | None = None,
         kinds: Iterable[BenchmarkKind] = (),
         sizes: Iterable[int] = (),
-        threads: int | None = None,
+        threads: Iterable[int] = (),
         seconds: int | None = None,
         repeats: int | None = None,
         budget_bytes: int | None = None,
@@ -153,8 +153,9 @@ class AsyncStores:
             peers: Number of peers that measure together; all that reach the store if it is none.
             kinds: What to measure; all if it is empty.
             sizes: Sizes of files in bytes; the site chooses if it is empty.
-            threads: Threads of each peer; the site chooses if it is none.
-            seconds: Longest time for which a step begins further files.
+            threads: Numbers of threads of each peer, each of which is measured; the site chooses
+                if it is empty.
+            seconds: Longest time for which a step grants files, and extents of large ones.
             repeats: Number of times that each step is done.
             budget_bytes: Bytes that the files may take at a time.
             with_load: True to measure although transfers use the store.
@@ -164,12 +165,12 @@ class AsyncStores:
             "path": str(PathText.of(path)),
             "operations": list(kinds),
             "sizes": list(sizes),
+            "threads": list(threads),
             "with_load": with_load,
             "drop_caches": drop_caches,
         }
         chosen = {
             "peers": peers,
-            "threads": threads,
             "seconds": seconds,
             "repeats": repeats,
             "budget_bytes": budget_bytes,

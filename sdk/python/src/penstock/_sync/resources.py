@@ -137,7 +137,7 @@ class Stores:
         peers: int | None = None,
         kinds: Iterable[BenchmarkKind] = (),
         sizes: Iterable[int] = (),
-        threads: int | None = None,
+        threads: Iterable[int] = (),
         seconds: int | None = None,
         repeats: int | None = None,
         budget_bytes: int | None = None,
@@ -154,8 +154,9 @@ class Stores:
             peers: Number of peers that measure together; all that reach the store if it is none.
             kinds: What to measure; all if it is empty.
             sizes: Sizes of files in bytes; the site chooses if it is empty.
-            threads: Threads of each peer; the site chooses if it is none.
-            seconds: Longest time for which a step begins further files.
+            threads: Numbers of threads of each peer, each of which is measured; the site chooses
+                if it is empty.
+            seconds: Longest time for which a step grants files, and extents of large ones.
             repeats: Number of times that each step is done.
             budget_bytes: Bytes that the files may take at a time.
             with_load: True to measure although transfers use the store.
@@ -165,12 +166,12 @@ class Stores:
             "path": str(PathText.of(path)),
             "operations": list(kinds),
             "sizes": list(sizes),
+            "threads": list(threads),
             "with_load": with_load,
             "drop_caches": drop_caches,
         }
         chosen = {
             "peers": peers,
-            "threads": threads,
             "seconds": seconds,
             "repeats": repeats,
             "budget_bytes": budget_bytes,

@@ -69,6 +69,8 @@ class BenchmarkPeer(View):
     """Its memory in bytes; 0 if that is not known."""
     threads: int
     """Most threads that read or wrote at a time; those on names where no bytes moved."""
+    caches_kept: str | None = None
+    """Reason why the host could not give up the caches of all its files; none if it did."""
 
 
 class BenchmarkFileSystem(View):
@@ -128,12 +130,14 @@ class BenchmarkRate(View):
 
 
 class BenchmarkPoint(View):
-    """A measured point: an operation on files of one size."""
+    """A measured point: an operation on files of one size, with one number of threads."""
 
     operation: BenchmarkOperation
     """The operation."""
     size_bytes: int
     """Size of each file in bytes; 0 for operations on names."""
+    threads: int = 0
+    """Threads of the peer that had the most; 0 if they were not recorded."""
     bytes_per_s: BenchmarkRate
     """Bytes per second until all was durable; zeros for operations on names."""
     files_per_s: BenchmarkRate
@@ -170,7 +174,7 @@ class Benchmark(View):
     step: str = ""
     """The present step in words; empty once it has ended."""
     seconds: int
-    """Longest time for which a step began further files, in seconds."""
+    """Longest time for which a step granted files, and extents of large ones, in seconds."""
     repeats: int
     """Number of repeats of each step."""
     budget_bytes: int
@@ -179,10 +183,16 @@ class Benchmark(View):
     """True if transfers used the store when it began, or before one of its steps."""
     peers: list[BenchmarkPeer]
     """The hosts that measured together."""
+    threads_asked: list[int] = []
+    """Numbers of threads that the request wanted; empty where the peers chose."""
+    peers_left_out: int = 0
+    """Number of peers that reached the store, and did not measure on request."""
     file_system: BenchmarkFileSystem
     """The file system."""
     left_out: list[int] = []
     """Sizes of which the budget of a peer holds no file."""
+    unread: list[int] = []
+    """Sizes of which a read was left out: no file was written whole within `seconds`."""
     points: list[BenchmarkPoint]
     """The points that are measured by now."""
     problem: str | None = None

@@ -195,6 +195,9 @@ impl Explaining<'_> {
         self.add("progress", self.done_text());
         let eta = view.eta_seconds.map(|seconds| format!("{} at this rate", lasting(seconds)));
         self.add("left", eta.unwrap_or_default());
+        for sentence in &self.facts.measured {
+            self.add("measured", sentence.clone());
+        }
         if let Some(limit) = view.limits.rate_bits_per_s {
             self.add("own limit", format_rate(limit as f64));
         }

@@ -11,6 +11,7 @@ use penstock_api::transfer::{FailedItem, TransferState};
 use serde::de::DeserializeOwned;
 
 use crate::client::Client;
+use crate::commands::transfer::measured;
 
 /// Longest line of a list. A longer one is passed over.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -29,6 +30,8 @@ pub(super) struct Facts {
     pub(super) failed: BTreeMap<String, u64>,
     /// True if there may be more of them than were counted.
     pub(super) failed_is_cut: bool,
+    /// The rate of a transfer that runs beside what its stores did when they were measured.
+    pub(super) measured: Vec<String>,
     /// The time of now.
     pub(super) now: Timestamp,
 }
@@ -60,8 +63,10 @@ impl Facts {
                 }
             }
         }
-        let now = Timestamp::of_seconds(penstock_sys::now_seconds());
-        Ok(Self { view, queue, flight, failed, failed_is_cut, now })
+        let seconds = penstock_sys::now_seconds();
+        let measured = measured::sentences(client, &view, seconds);
+        let now = Timestamp::of_seconds(seconds);
+        Ok(Self { view, queue, flight, failed, failed_is_cut, measured, now })
     }
 }
 

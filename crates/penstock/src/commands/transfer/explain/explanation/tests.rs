@@ -48,6 +48,7 @@ fn facts(report: TransferReport) -> Facts {
         flight: Vec::new(),
         failed: BTreeMap::new(),
         failed_is_cut: false,
+        measured: Vec::new(),
         now: Timestamp::of_ms(NOW_MS),
     }
 }
@@ -207,6 +208,15 @@ fn a_limit_is_named() {
     let shares = "the limit that was set for 90 % of the time; the scan for 10 % of the time";
     assert_eq!(evidence(&told, "slowed by"), shares);
     assert!(told.advice[0].contains("transfer limit 9f9f9f9f --bwlimit none"), "{told:?}");
+}
+
+/// Promise: the rate is compared with what a store did when it was measured.
+#[test]
+fn measurements_of_stores_are_cited() {
+    let mut facts = facts(report(TransferState::Running));
+    let sentence = "72 % of the 381.5 MiB/s that store `data` wrote when it was measured today";
+    facts.measured = vec![sentence.to_owned()];
+    assert_eq!(evidence(&explain(&facts), "measured"), sentence);
 }
 
 /// Promise: a peer that is away is named with the reason and its next try.
