@@ -4,24 +4,31 @@
 //! Its transfers have ids that follow from the soak and the number of the round, so that a start
 //! after a kill submits them again and finds them. What a round has put into the soak's directory
 //! is removed before the next one begins: by a transfer from an empty directory that deletes.
+//!
+//! A daemon may let a transfer wait without limit. The soak does not: a round without progress for
+//! too long fails, and its transfer is cancelled.
+
+pub(super) mod step;
+pub(super) mod wait_watch;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_api::place::PathText;
 use penstock_api::rest::TransferView;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{Location, TransferOptions, TransferRequest, TransferState};
 use penstock_api::update::{CompareBy, UpdateOptions};
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::TransferId;
-use penstock_proto::name;
 
+use self::step::{Purpose, Step};
+use self::wait_watch::{HIDDEN_WORK, WaitWatch};
 use super::daemon::Daemon;
 use super::directory::Directory;
 use super::injector::{DONE, Injector, Scene};
+use super::own_directory::OwnDirectory;
 use super::record::{Compared, RoundBegun, RoundRecord, SoakRecord};
 use super::report::Report;
 use super::until::{Until, Worked};
@@ -37,8 +44,13 @@ const SAMPLE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Most times that a failed transfer is started again.
 const RETRIES_MAX: u32 = 3;
-/// Most rounds in a row that were no success.
+/// Most rounds in a row that were no success. An emptying may stall for the time of so many.
 const BAD_ROUNDS_MAX: u32 = 3;
+/// Longest time between two looks that counts as time without progress. [`PATIENCE`] limits the
+/// silence of a daemon.
+const GAP: Duration = Duration::from_secs(4);
+/// Longest wait for the end of a cancelled transfer.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A soak at work.
 pub(super) struct Course<'a> {
@@ -52,12 +64,17 @@ pub(super) struct Course<'a> {
     pub(super) worked: Worked,
     /// Root digest of the first good round.
     pub(super) root_digest: Option<String>,
-    /// Compare after each round, not only where data at rest was damaged.
-    pub(super) compares: bool,
     pub(super) stop: &'a AtomicBool,
     pub(super) began: Instant,
     pub(super) earlier_seconds: f64,
     pub(super) sampled: Option<Instant>,
+}
+
+/// A transfer that was followed until it has ended, or stalls.
+struct Followed {
+    view: TransferView,
+    /// The reason of the stall, in words; none if the transfer has ended.
+    stall: Option<String>,
 }
 
 impl Course<'_> {
@@ -96,13 +113,23 @@ impl Course<'_> {
             if bad == BAD_ROUNDS_MAX {
                 let title = format!("{bad} rounds in a row were no success");
                 let out = self.directory.path().display();
-                let hint =
-                    format!("`penstock soak --show {out}` says why; the same command continues");
-                return Err(Failure::new(ExitCode::SomeFailed, title).hint(hint).into());
+                let why = format!("`penstock soak --show {out}` says why");
+                let failure = Failure::new(ExitCode::SomeFailed, title);
+                return Err(failure.hint(format!("{why}; {}", self.hint())).into());
             }
         }
         self.injector.close(&mut self.record)?;
         self.empty()
+    }
+
+    /// Returns what a user can do after an end before its time.
+    fn hint(&self) -> String {
+        let continues = "the same command continues with what is counted";
+        if self.record.is_null {
+            return continues.to_owned();
+        }
+        let (place, out) = (OwnDirectory(&self.record).place(), self.directory.path().display());
+        format!("{continues}; or `penstock soak --clean {out}` removes `{place}`")
     }
 
     fn is_reached(&mut self) -> bool {
@@ -117,9 +144,10 @@ impl Course<'_> {
 
     fn begin_round(&mut self) -> anyhow::Result<()> {
         let number = self.worked.rounds + 1;
+        let step = Step { round: number, purpose: Purpose::Move };
         self.record.round = Some(RoundBegun {
             number,
-            transfer: self.transfer_id(number, "move"),
+            transfer: step.transfer_id(&self.record),
             began: Timestamp::of_seconds(penstock_sys::now_seconds()),
             retries: 0,
             // A fault that is still open is one of this round too.
@@ -133,24 +161,12 @@ impl Course<'_> {
         self.directory.save(&self.record)
     }
 
-    /// Returns the id of a transfer of a round, which is the same after a restart.
-    fn transfer_id(&self, round: u64, word: &str) -> TransferId {
-        let mut hasher = blake3::Hasher::new_derive_key("penstock soak transfers 1");
-        hasher.update(&self.record.id.0);
-        hasher.update(&round.to_le_bytes());
-        hasher.update(word.as_bytes());
-        let mut id = [0; 16];
-        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        TransferId(id)
-    }
-
     /// Does a round to its end, and records it.
     fn round(&mut self) -> anyhow::Result<RoundRecord> {
         let Some(begun) = self.record.round.clone() else {
             return Err(Failure::new(ExitCode::Unclassified, "no round was begun").into());
         };
-        let request = self.request(begun.transfer, self.set(), TransferOptions::default());
-        let view = self.transfer(request)?;
+        let view = self.transfer(Step { round: begun.number, purpose: Purpose::Move })?;
         let mut begun = self.record.round.clone().unwrap_or(begun);
         let text = match view.state {
             TransferState::Done => Some(self.receipt(view.id)?),
@@ -183,15 +199,25 @@ impl Course<'_> {
     /// Damages data at rest if a fault that does is due, and compares source and target.
     fn compare(&mut self, round: &mut RoundRecord) -> anyhow::Result<()> {
         let (is_damaged, is_certain) = self.damage(round)?;
-        if !is_damaged && !self.compares {
+        if !is_damaged && !self.record.compares {
             return Ok(());
         }
         let update = UpdateOptions { sync: true, compare: CompareBy::Digest, ..Default::default() };
         let options = TransferOptions { update, ..Default::default() };
-        let id = self.transfer_id(round.round, "compare");
-        let view = self.follow(self.request(id, self.set(), options), None)?;
+        let step = Step { round: round.round, purpose: Purpose::Compare };
+        let request = step.request(&self.record, self.set(), options);
+        // It reads what the transfer has moved, at both sides.
+        let hidden = Duration::from_secs(round.seconds as u64) * HIDDEN_WORK;
+        let watch = WaitWatch::new(self.stall()).with_hidden_work(hidden.max(self.stall()));
+        let Followed { view, stall } = self.follow(step, &request, watch)?;
         let files = view.progress.files;
         round.compared = Some(Compared { files, is_damage_expected: is_damaged });
+        if let Some(why) = stall {
+            self.cancel(step, view.id)?;
+            round.failures.push(format!("the comparison stalls and is cancelled: {why}"));
+            round.is_good = false;
+            return Ok(());
+        }
         let failure = match (view.state, files, is_damaged) {
             (TransferState::Done, 0, true) if is_certain => {
                 "data was damaged at rest, and the comparison did not find it".to_owned()
@@ -238,12 +264,20 @@ impl Course<'_> {
         self.directory.save(&self.record)
     }
 
-    /// Moves the data set; a transfer that fails is started again a few times.
-    fn transfer(&mut self, request: TransferRequest) -> anyhow::Result<TransferView> {
-        let (id, number) = (request.id, self.worked.rounds + 1);
-        let mut view = self.follow(request.clone(), Some(number))?;
+    /// Moves the data set; a transfer that fails is started again a few times. One that stalls is
+    /// cancelled.
+    fn transfer(&mut self, step: Step) -> anyhow::Result<TransferView> {
+        let request = step.request(&self.record, self.set(), TransferOptions::default());
         loop {
+            let watch = WaitWatch::new(self.stall());
+            let Followed { view, stall } = self.follow(step, &request, watch)?;
             let Some(begun) = &mut self.record.round else { return Ok(view) };
+            if let Some(why) = stall {
+                begun.failures.push(format!("the transfer stalls and is cancelled: {why}"));
+                // It is durable before the cancellation, which a later start finds.
+                self.directory.save(&self.record)?;
+                return self.cancel(step, view.id);
+            }
             if view.state == TransferState::Done {
                 return Ok(view);
             }
@@ -254,46 +288,87 @@ impl Course<'_> {
             begun.retries += 1;
             self.directory.save(&self.record)?;
             let daemon = &self.daemon;
-            if let Err(error) = daemon.retry(id) {
+            if let Err(error) = daemon.retry(view.id) {
                 exit::warn(&format!("the transfer cannot be started again yet: {error:#}"));
             }
-            view = self.follow(request.clone(), Some(number))?;
         }
     }
 
-    /// Submits a transfer and returns how it ended. With a number of a round faults may begin
-    /// meanwhile, and its bytes are counted.
+    /// Submits a transfer, and returns how it ended or that it stalls. While the data set is moved
+    /// faults may begin, and the bytes are counted.
     fn follow(
         &mut self,
-        request: TransferRequest,
-        round: Option<u64>,
-    ) -> anyhow::Result<TransferView> {
+        step: Step,
+        request: &TransferRequest,
+        mut watch: WaitWatch,
+    ) -> anyhow::Result<Followed> {
         let id = request.id;
         let mut view = self
             .persist("the transfer cannot be submitted", |daemon| daemon.submit(request.clone()))?;
-        let scene = round.map(|number| self.scene(number, id));
+        let moves = step.purpose == Purpose::Move;
+        let scene = moves.then(|| self.scene(step.round, id));
         let mut looked = Instant::now();
+        let mut counted = looked;
         let mut may_resume =
-            round.is_some() && self.record.round.as_ref().is_some_and(|begun| begun.is_continued);
+            moves && self.record.round.as_ref().is_some_and(|begun| begun.is_continued);
         loop {
-            if let Some(number) = round {
-                self.see(&view, number, looked)?;
+            if moves {
+                self.see(&view, step.round, looked)?;
             }
             if may_resume && view.state == TransferState::Paused {
                 may_resume = !self.resume(id);
             }
-            if view.state.is_ended() {
-                return Ok(view);
+            if let Some(news) = watch.see(&view) {
+                self.report.wait(step, &view, &news)?;
             }
-            let next = looked + LOOK;
-            while Instant::now() < next {
-                let may_begin = !self.is_reached();
+            let stall = watch.stall();
+            if view.state.is_ended() || stall.is_some() {
+                return Ok(Followed { view, stall });
+            }
+            // A daemon that answers late delays neither the end of a fault nor an interrupt.
+            loop {
+                let (may_begin, is_open) = (!self.is_reached(), self.injector.is_open());
                 self.tick(scene.as_ref().filter(|_| may_begin))?;
+                if !is_open {
+                    watch.pass(counted.elapsed().min(GAP));
+                }
+                counted = Instant::now();
+                if counted >= looked + LOOK {
+                    break;
+                }
             }
             view = self.persist("the transfer cannot be seen", |daemon| {
                 looked = Instant::now();
                 daemon.transfer(id)
             })?;
+        }
+    }
+
+    fn stall(&self) -> Duration {
+        Duration::from_secs(self.record.stall_seconds)
+    }
+
+    /// Cancels a transfer that stalls, and waits a while for its end.
+    fn cancel(&mut self, step: Step, id: TransferId) -> anyhow::Result<TransferView> {
+        self.persist("the transfer cannot be cancelled", |daemon| match daemon.cancel(id) {
+            Err(error) if exit::code_of(&error) != ExitCode::Temporary => {
+                exit::warn(&format!("{step}: the transfer is not cancelled: {error:#}"));
+                Ok(())
+            }
+            answer => answer.map(drop),
+        })?;
+        let began = Instant::now();
+        loop {
+            let view = self.persist("the transfer cannot be seen", |daemon| daemon.transfer(id))?;
+            if view.state.is_ended() {
+                return Ok(view);
+            }
+            if began.elapsed() > CANCEL_PATIENCE {
+                let most = CANCEL_PATIENCE.as_secs();
+                exit::warn(&format!("{step}: the cancelled transfer has not ended after {most} s"));
+                return Ok(view);
+            }
+            self.tick(None)?;
         }
     }
 
@@ -340,9 +415,8 @@ impl Course<'_> {
     /// Does what is due, and waits a moment.
     fn tick(&mut self, scene: Option<&Scene>) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Acquire) {
-            return Err(Failure::new(ExitCode::Interrupted, "interrupted")
-                .hint("the same command continues with what is counted")
-                .into());
+            let interrupted = Failure::new(ExitCode::Interrupted, "interrupted");
+            return Err(interrupted.hint(self.hint()).into());
         }
         self.injector.poll(&mut self.record, scene)?;
         if self.sampled.is_none_or(|sampled| sampled.elapsed() >= SAMPLE) {
@@ -371,33 +445,12 @@ impl Course<'_> {
         self.persist("the receipt cannot be fetched", |daemon| daemon.receipt(id))
     }
 
-    fn request(
-        &self,
-        id: TransferId,
-        target: Location,
-        mut options: TransferOptions,
-    ) -> TransferRequest {
-        options.proof.receipt = true;
-        let mut request = TransferRequest::new(id, self.record.source.clone(), target, options);
-        request.label = format!("soak {}", self.record.id.short());
-        request
-    }
-
-    /// Returns the soak's own directory in the target store.
-    pub(super) fn own_directory(record: &SoakRecord) -> Vec<u8> {
-        let own = format!("penstock-soak-{}", record.id.short());
-        name::join(&record.target.path.0, own.as_bytes())
-    }
-
-    /// Returns a place in the soak's own directory.
-    fn within(&self, name: &str) -> Location {
-        let path = PathText(name::join(&Self::own_directory(&self.record), name.as_bytes()));
-        Location { path, slash: true, ..self.record.target.clone() }
-    }
-
     /// Returns the target of each round.
     fn set(&self) -> Location {
-        if self.record.is_null { self.record.target.clone() } else { self.within("set") }
+        match self.record.is_null {
+            true => self.record.target.clone(),
+            false => OwnDirectory(&self.record).set(),
+        }
     }
 
     fn scene(&self, round: u64, transfer: TransferId) -> Scene {
@@ -419,27 +472,24 @@ impl Course<'_> {
         if self.record.is_null || self.worked.rounds == 0 {
             return Ok(());
         }
-        let update = UpdateOptions {
-            sync: true,
-            delete: true,
-            max_delete: Some(u64::MAX),
-            ..Default::default()
-        };
-        let options = TransferOptions { update, ..Default::default() };
-        let id = self.transfer_id(self.worked.rounds, "empty");
-        let mut request = self.request(id, self.set(), options);
-        request.source = self.within("nothing");
-        let mut view = self.follow(request.clone(), None)?;
+        let step = Step { round: self.worked.rounds, purpose: Purpose::Empty };
+        let request = OwnDirectory(&self.record).emptying(step);
+        let (most, hidden) = (self.stall() * BAD_ROUNDS_MAX, self.stall() * HIDDEN_WORK);
+        let watch = || WaitWatch::new(most).with_hidden_work(hidden);
+        let mut followed = self.follow(step, &request, watch())?;
         for _ in 0..RETRIES_MAX {
-            if view.state == TransferState::Failed && self.daemon.retry(id).is_ok() {
-                view = self.follow(request.clone(), None)?;
+            let has_failed = followed.view.state == TransferState::Failed;
+            if has_failed && self.daemon.retry(request.id).is_ok() {
+                followed = self.follow(step, &request, watch())?;
             }
         }
-        if view.state == TransferState::Done {
+        if followed.view.state == TransferState::Done {
             return Ok(());
         }
-        let title = format!("the directory of the soak cannot be emptied: {}", view.reason);
-        Err(Failure::new(ExitCode::SomeFailed, title).into())
+        // An emptying that stalls is not cancelled: the next start follows it again.
+        let why = followed.stall.unwrap_or(followed.view.reason);
+        let title = format!("the directory of the soak cannot be emptied: {why}");
+        Err(Failure::new(ExitCode::SomeFailed, title).hint(self.hint()).into())
     }
 
     /// Pauses the transfer of a round that the soak leaves, so that nothing works on without it.

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use penstock_api::benchmark::BenchmarkList;
 use penstock_api::endpoints::{
-    GET_METRICS, GET_RECEIPT, LIST_BENCHMARKS, LIST_SITE_STORES, LIST_SITES, PAUSE_TRANSFER,
-    RESUME_TRANSFER, RETRY_TRANSFER, SHOW_STATUS, SHOW_STORE, SHOW_TRANSFER, SUBMIT_TRANSFER,
+    CANCEL_TRANSFER, GET_METRICS, GET_RECEIPT, LIST_BENCHMARKS, LIST_SITE_STORES, LIST_SITES,
+    PAUSE_TRANSFER, RESUME_TRANSFER, RETRY_TRANSFER, SHOW_STATUS, SHOW_STORE, SHOW_TRANSFER,
+    SUBMIT_TRANSFER,
 };
 use penstock_api::place::PathText;
 use penstock_api::problem::Problem;
@@ -136,6 +137,11 @@ impl Daemon {
     /// Continues a transfer.
     pub(super) fn resume(&self, id: TransferId) -> anyhow::Result<TransferView> {
         self.client.post_within(&RESUME_TRANSFER.uri(&[&id]), &(), STEER_DEADLINE)
+    }
+
+    /// Cancels a transfer.
+    pub(super) fn cancel(&self, id: TransferId) -> anyhow::Result<TransferView> {
+        self.client.post_within(&CANCEL_TRANSFER.uri(&[&id]), &(), STEER_DEADLINE)
     }
 
     /// Returns the receipt of a transfer as it is kept.

@@ -163,6 +163,12 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Records>> {
     }))
 }
 
+/// Returns the failure of a command for a directory in which no soak was begun.
+pub(super) fn no_soak(path: &Path) -> Failure {
+    let title = format!("`{}` has no soak", path.display());
+    Failure::new(ExitCode::Usage, title).hint("give its `--out`")
+}
+
 /// Returns the fault that is not undone.
 ///
 /// # Errors

@@ -26,14 +26,9 @@ pub(super) fn look(
     source: &Location,
     target: &Location,
 ) -> anyhow::Result<Target> {
-    let own = daemon.site();
-    if *own != target.site {
-        let title = format!("the daemon is of site `{own}`, not of the target's");
-        let hint = format!("ask a daemon of site `{}`, by `--dir` or `PENSTOCK_URL`", target.site);
-        return Err(Failure::new(ExitCode::Usage, title).hint(hint).into());
-    }
+    check_site(daemon, target)?;
     let is_null = look_at_target(daemon, target)?;
-    if source.site == *own {
+    if source.site == *daemon.site() {
         look_at_own_store(daemon, &source.store)?;
     } else {
         look_at_other_site(daemon, source)?;
@@ -45,6 +40,20 @@ pub(super) fn look(
         return Err(Failure::new(ExitCode::Usage, title).hint(hint).into());
     }
     Ok(Target { is_null })
+}
+
+/// Checks that a daemon is one of the target's site.
+///
+/// # Errors
+/// It is of another site.
+pub(super) fn check_site(daemon: &Daemon, target: &Location) -> Result<(), Failure> {
+    let own = daemon.site();
+    if *own == target.site {
+        return Ok(());
+    }
+    let title = format!("the daemon is of site `{own}`, not of the target's");
+    let hint = format!("ask a daemon of site `{}`, by `--dir` or `PENSTOCK_URL`", target.site);
+    Err(Failure::new(ExitCode::Usage, title).hint(hint))
 }
 
 /// Looks at the target's store and directory; returns whether the store keeps nothing.
@@ -165,7 +174,7 @@ fn holds(outer: &Location, inner: &Location) -> bool {
 
 /// Returns whether a problem says only that the caller may not look, as into a store that is used
 /// as accounts of users. Transfers may be allowed there.
-fn is_beyond_rights(problem: &Problem) -> bool {
+pub(super) fn is_beyond_rights(problem: &Problem) -> bool {
     problem.code == ProblemCode::AccountMissing
         || exit::exit_code(problem.exit) == ExitCode::NotAuthorised
 }

@@ -1,10 +1,11 @@
 //! `penstock soak`: repeats a transfer until a volume or a time is reached, breaks things meanwhile
 //! if it is asked to, and proves that nothing was lost.
 //!
-//! The command is a client of the API. `ends` looks at source and target before anything is made,
-//! `course` repeats rounds, `injector` breaks and heals,
-//! `directory` keeps what is known durable after each round, so that a start after a kill
-//! continues, and `proof` makes the page from these records alone.
+//! The command is a client of the API. `ends` looks at source and target before anything is made.
+//! `course` repeats rounds, and `injector` breaks and heals. `directory` keeps what is known
+//! durable after each round, so that a start after a kill continues. `proof` makes the page from
+//! these records alone. `own_directory` is the directory of a soak in the target store. Its part
+//! `cleaning` removes that directory for a user who does not continue the soak.
 
 mod arguments;
 mod course;
@@ -14,6 +15,7 @@ mod ends;
 mod fault_command;
 mod faults;
 mod injector;
+mod own_directory;
 mod proof;
 mod record;
 mod report;
@@ -27,8 +29,12 @@ use std::path::Path;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 pub(crate) use arguments::SoakArgs;
-use directory::open_fault;
+use directory::{no_soak, open_fault};
+use own_directory::cleaning::clean;
 use proof::Proof;
+use report::Report;
+
+use crate::client::Client;
 
 /// Runs it; blocks until the end is reached, or a signal comes.
 ///
@@ -37,6 +43,10 @@ use proof::Proof;
 pub(crate) fn run(args: &SoakArgs) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &args.show {
         return show(directory, args.json);
+    }
+    if let Some(directory) = &args.clean {
+        let client = Client::new(&args.directory.directory)?;
+        return clean(directory, client, Report::new(args.json));
     }
     let (Some(source), Some(target), Some(until), Some(out)) =
         (&args.source, &args.target, args.until, &args.out)
@@ -48,8 +58,7 @@ pub(crate) fn run(args: &SoakArgs) -> anyhow::Result<ExitCode> {
 
 fn show(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let Some(records) = directory::read(path)? else {
-        let title = format!("`{}` has no soak", path.display());
-        return Err(Failure::new(ExitCode::Usage, title).hint("give its `--out`").into());
+        return Err(no_soak(path).into());
     };
     let proof = Proof::of(&records);
     match json {
@@ -60,5 +69,5 @@ fn show(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
         let (number, name) = (open.fault, open.name);
         exit::warn(&format!("fault {number}, `{name}`, is open now; `{}` undoes it", open.heal));
     }
-    Ok(if proof.is_good { ExitCode::Done } else { ExitCode::SomeFailed })
+    Ok(proof.exit())
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use penstock_exit::ExitCode;
 use penstock_proto::units::{counted, format_bytes, format_rate};
 use serde::Serialize;
 
@@ -27,7 +28,7 @@ pub(super) struct Proof {
     /// True if the end was reached.
     is_complete: bool,
     /// True if no round has failed, no check, and no fault stays.
-    pub(super) is_good: bool,
+    is_good: bool,
     bytes: u64,
     files: u64,
     rounds: usize,
@@ -118,6 +119,15 @@ impl Proof {
             drifts: drifts(&good, samples),
             failures,
             soak: soak.clone(),
+        }
+    }
+
+    /// Returns the exit code of a command that shows it.
+    pub(super) fn exit(&self) -> ExitCode {
+        match (self.is_good, self.is_complete) {
+            (false, _) => ExitCode::SomeFailed,
+            (true, false) => ExitCode::Temporary,
+            (true, true) => ExitCode::Done,
         }
     }
 
@@ -433,13 +443,14 @@ mod tests {
     }
 
     /// Promise: the page has the sums of the records, and a failure of one round or of one fault
-    /// changes its head and the exit code; a death of the soak does not.
+    /// changes its head and the exit code, as an end that is not reached does; a death of the soak
+    /// does not.
     #[test]
     fn a_page_says_what_the_records_say() {
         let mut records = records();
         let proof = Proof::of(&records);
         let page = proof.page();
-        assert!(proof.is_good, "{page}");
+        assert_eq!(proof.exit(), ExitCode::Done, "{page}");
         for line in [
             "# Soak 00112233: nothing was lost",
             "| moved and verified | 7.5 GiB (8000000000 bytes) |",
@@ -457,13 +468,16 @@ mod tests {
         records.rounds[4].failures.push("2 items failed".to_owned());
         let proof = Proof::of(&records);
         let page = proof.page();
-        assert!(!proof.is_good && page.contains(": SOMETHING FAILED: see Failures"), "{page}");
+        assert_eq!(proof.exit(), ExitCode::SomeFailed);
+        assert!(page.contains(": SOMETHING FAILED: see Failures"), "{page}");
         assert!(page.contains("- round 5: 2 items failed"), "{page}");
         records.rounds.truncate(4);
         records.faults[0].problem = Some("its command ended with 3".to_owned());
         let page = Proof::of(&records).page();
         assert!(page.contains("- fault 1, `kill`: its command ended with 3"), "{page}");
         records.faults[0].problem = Some(KILLED.to_owned());
-        assert!(Proof::of(&records).page().contains("nothing was lost so far"));
+        let proof = Proof::of(&records);
+        assert!(proof.page().contains("nothing was lost so far"));
+        assert_eq!(proof.exit(), ExitCode::Temporary);
     }
 }

@@ -11,6 +11,13 @@ use super::until::Until;
 /// Version of the records.
 pub(super) const RECORD_VERSION: u32 = 1;
 
+/// Seconds without progress after which a round fails, unless a user gives others.
+pub(super) const STALL_SECONDS: u64 = 15 * 60;
+
+fn usual_stall() -> u64 {
+    STALL_SECONDS
+}
+
 /// `soak.json`: what is repeated, and where it is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SoakRecord {
@@ -28,6 +35,13 @@ pub(super) struct SoakRecord {
     pub(super) until: Until,
     /// Mean seconds between the begins of two faults; absent without faults.
     pub(super) every_seconds: Option<u64>,
+    /// Seconds without progress after which a round fails.
+    #[serde(default = "usual_stall")]
+    pub(super) stall_seconds: u64,
+    /// True if source and target are compared after each round, not only where data at rest was
+    /// damaged.
+    #[serde(default)]
+    pub(super) compares: bool,
     /// First begin.
     pub(super) began: Timestamp,
     /// Seconds of work, over all starts.
@@ -42,9 +56,13 @@ pub(super) struct SoakRecord {
     pub(super) round: Option<RoundBegun>,
     /// Failures outside of rounds: a fault that could not be undone, an error that ended a start.
     pub(super) failures: Vec<String>,
-    /// Things that the soak made and could not remove; known at the end.
+    /// Things of the soak in the target store, in words: until its end, the data of rounds; after
+    /// that, or after a cleaning, those that could not be removed.
     #[serde(default)]
     pub(super) left: Option<String>,
+    /// Number of cleanings of the target store before the end.
+    #[serde(default)]
+    pub(super) cleanings: u64,
     /// Daemons that were asked, with their releases.
     pub(super) versions: Vec<String>,
     /// Bytes per second that the stores did when they were measured.

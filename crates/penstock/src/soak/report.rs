@@ -1,10 +1,16 @@
 //! What a soak prints while it works: lines for people, or JSON Lines.
 
+use penstock_api::rest::TransferView;
+use penstock_api::transfer::{Location, TransferState};
 use penstock_exit as exit;
+use penstock_proto::id::TransferId;
 use penstock_proto::units::{counted, format_bytes, format_rate};
 use serde::Serialize;
 
+use super::course::step::Step;
+use super::course::wait_watch::News;
 use super::record::{FaultRecord, RoundRecord};
+use crate::output::duration;
 
 /// Prints rounds and faults as they end.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +25,28 @@ struct Line<'a, T> {
     v: u32,
     #[serde(flatten)]
     of: &'a T,
+}
+
+/// A transfer that waits or moves again.
+#[derive(Serialize)]
+struct WaitLine<'a> {
+    round: u64,
+    purpose: &'a str,
+    transfer: TransferId,
+    state: TransferState,
+    /// The reason of the wait, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    /// Time without progress, with no fault open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+}
+
+/// The end of a cleaning.
+#[derive(Serialize)]
+struct CleanedLine<'a> {
+    target: &'a Location,
+    left: Option<&'a str>,
 }
 
 impl Report {
@@ -60,6 +88,43 @@ impl Report {
         };
         exit::warn(&format!("fault {}: {} is over; {progress}", fault.fault, fault.name));
         Ok(())
+    }
+
+    /// Reports a transfer that waits, or that moves again.
+    ///
+    /// # Errors
+    /// As [`Report::fault_begins`].
+    pub(super) fn wait(self, step: Step, view: &TransferView, news: &News) -> anyhow::Result<()> {
+        let (kind, reason, seconds) = match news {
+            News::Waits(reason) => ("waits", Some(reason.as_str()), None),
+            News::Moves(after) => ("moves", None, Some(after.as_secs_f64())),
+        };
+        if self.json {
+            let (round, purpose) = (step.round, step.purpose.as_str());
+            let (transfer, state) = (view.id, view.state);
+            let of = WaitLine { round, purpose, transfer, state, reason, seconds };
+            return self.line(kind, &of);
+        }
+        match news {
+            News::Waits(reason) => exit::warn(&format!("{step}: {reason}")),
+            News::Moves(after) => {
+                let after = duration::exact(after.as_secs());
+                exit::warn(&format!("{step}: the transfer moves again after {after}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports that the target store was cleaned; `left` has in words what stays there.
+    ///
+    /// # Errors
+    /// As [`Report::fault_begins`].
+    pub(super) fn cleaned(self, target: &Location, left: Option<&str>) -> anyhow::Result<()> {
+        if self.json {
+            return self.line("cleaned", &CleanedLine { target, left });
+        }
+        let nothing = || format!("The soak has left nothing in `{target}`.");
+        Ok(exit::print(&left.map_or_else(nothing, str::to_owned))?)
     }
 
     /// Reports a round.

@@ -1,19 +1,13 @@
 //! The start of a soak: checks, the question, the directory in the target store, and the end.
 
-use std::fs;
-use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use penstock_api::place::PathText;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::Location;
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::benchmark::BenchmarkOperation;
 use penstock_proto::id::{Name, TransferId};
-use penstock_proto::name;
 
 use super::arguments::SoakArgs;
 use super::course::{Course, worked};
@@ -22,8 +16,9 @@ use super::directory::{Directory, Records};
 use super::ends;
 use super::faults::FaultSet;
 use super::injector::{Injector, heal_left};
+use super::own_directory::OwnDirectory;
 use super::proof::Proof;
-use super::record::{Measured, RECORD_VERSION, SoakRecord};
+use super::record::{Measured, RECORD_VERSION, STALL_SECONDS, SoakRecord};
 use super::report::Report;
 use super::until::Until;
 use crate::client::Client;
@@ -35,7 +30,7 @@ use crate::signals;
 const PROOF_PAGE: &str = "proof.md";
 const PROOF: &str = "proof.json";
 
-/// What the user wants.
+/// The wish of a user.
 pub(super) struct Wish<'a> {
     pub(super) source: &'a Location,
     pub(super) target: &'a Location,
@@ -80,13 +75,14 @@ pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> 
     }
     let directory = opened.map_or_else(|| Directory::begin(wish.out), Ok)?;
     record.every_seconds = (!faults.is_empty()).then_some(args.every);
+    record.left = (!is_null).then(|| OwnDirectory(&record).held(wish.out));
     record.starts += 1;
     directory.save(&record)?;
     // A proof of an earlier end does not speak for what follows.
     directory.remove(PROOF_PAGE)?;
     directory.remove(PROOF)?;
     if !is_null {
-        make_directories(&daemon, &record)?;
+        OwnDirectory(&record).make(&daemon)?;
     }
     let report = Report::new(args.json);
     let pace = (record.seed, Duration::from_secs(args.every));
@@ -98,7 +94,6 @@ pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> 
             .iter()
             .filter(|round| round.is_good)
             .find_map(|round| round.root_digest.clone()),
-        compares: args.compare,
         stop: &stop,
         began: Instant::now(),
         earlier_seconds: record.seconds,
@@ -139,6 +134,8 @@ fn begun(args: &SoakArgs, wish: &Wish<'_>, is_null: bool) -> SoakRecord {
         target: wish.target.clone(),
         until: wish.until,
         every_seconds: None,
+        stall_seconds: args.stall.unwrap_or(STALL_SECONDS),
+        compares: args.compare,
         began: Timestamp::of_seconds(penstock_sys::now_seconds()),
         seconds: 0.0,
         starts: 0,
@@ -147,6 +144,7 @@ fn begun(args: &SoakArgs, wish: &Wish<'_>, is_null: bool) -> SoakRecord {
         round: None,
         failures: Vec::new(),
         left: None,
+        cleanings: 0,
         versions: Vec::new(),
         measured: Vec::new(),
     }
@@ -173,8 +171,11 @@ fn continued(args: &SoakArgs, wish: &Wish<'_>, earlier: Records) -> anyhow::Resu
         round.is_continued = true;
     }
     record.until = wish.until;
-    record.left = None;
-    exit::warn(&format!("soak {} is continued after round {last}", record.id.short()));
+    record.stall_seconds = args.stall.unwrap_or(record.stall_seconds);
+    let keeps = if record.compares && !args.compare { ", and compares as before" } else { "" };
+    record.compares |= args.compare;
+    let id = record.id.short();
+    exit::warn(&format!("soak {id} is continued after round {last}{keeps}"));
     Ok(record)
 }
 
@@ -187,20 +188,6 @@ fn is_confirmed(faults: &FaultSet, every: u64) -> anyhow::Result<bool> {
         }
     }
     consent::ask("inject them?")
-}
-
-/// Directories within the soak's own one: the target of rounds, and a source that has nothing but a
-/// directory, as deletion takes an empty source for one that is not mounted.
-const WITHIN: [&str; 4] = ["", "set", "nothing", "nothing/kept"];
-
-fn make_directories(daemon: &Daemon, record: &SoakRecord) -> anyhow::Result<()> {
-    let own = Course::own_directory(record);
-    for within in WITHIN {
-        let path = PathText(name::join(&own, within.as_bytes()));
-        let place = Location { path, ..record.target.clone() };
-        daemon.make_directory(&place).context("the directory of the soak cannot be made")?;
-    }
-    Ok(())
 }
 
 /// Notes measurements of the stores, and removes the soak's own directory where this host has it.
@@ -216,7 +203,7 @@ fn finish(mut course: Course<'_>, directory: &Directory, is_over: bool) -> anyho
     course.record.measured =
         ends.into_iter().filter_map(|end| measured(&course.daemon, end, file_bytes)).collect();
     if is_over && !course.record.is_null {
-        course.record.left = remove_own(&course);
+        course.record.left = OwnDirectory(&course.record).remove(&course.daemon);
     }
     directory.save(&course.record)
 }
@@ -233,27 +220,6 @@ fn measured(
     Some(Measured { operation: operation.to_string(), bytes_per_s, at: of.began, store })
 }
 
-/// Removes the soak's own directories, which are empty by now; returns what is left of them.
-fn remove_own(course: &Course<'_>) -> Option<String> {
-    let (record, daemon) = (&course.record, &course.daemon);
-    let own = Course::own_directory(record);
-    let shown = name::escape(&own);
-    let left = format!("Empty directories are left in store `{}`: `{shown}`.", record.target.store);
-    let store = daemon.store(&record.target.store).ok();
-    let root = store.filter(|_| daemon.is_here()).map(|store| PathBuf::from(store.store.place));
-    let Some(root) = root.filter(|root| root.is_absolute()) else { return Some(left) };
-    let own = root.join(std::ffi::OsStr::from_bytes(&own));
-    for within in ["set/kept", "set", "nothing/kept", "nothing", ""] {
-        match fs::remove_dir(own.join(within)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Some(format!("{left} {error}"));
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
 /// Writes the page, and returns how the soak ended.
 fn conclude(directory: &Directory, json: bool) -> anyhow::Result<ExitCode> {
     let Some(records) = directory.records()? else { return Ok(ExitCode::Done) };
@@ -264,5 +230,5 @@ fn conclude(directory: &Directory, json: bool) -> anyhow::Result<ExitCode> {
     if !json {
         exit::print(page.trim_end())?;
     }
-    Ok(if proof.is_good { ExitCode::Done } else { ExitCode::SomeFailed })
+    Ok(proof.exit())
 }

@@ -103,6 +103,21 @@ pub(super) fn interval(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Longest time without progress that is accepted, in seconds.
+const STALL_MAX: u64 = 365 * 24 * 3600;
+
+/// Reads the longest time without progress.
+///
+/// # Errors
+/// The text is no time, none at all, or more than a year.
+pub(super) fn stall(text: &str) -> Result<u64, String> {
+    match seconds(text) {
+        Ok(0) => Err("every transfer needs some time to begin: give 1s or more".to_owned()),
+        Ok(read) if read > STALL_MAX => Err(format!("`{text}` is too long: give 365d or less")),
+        read => read,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +141,8 @@ mod tests {
         }
         assert!(read("2m").unwrap_err().contains("`min` or `MiB`"));
         assert_eq!((interval("1s"), interval("0s").is_err()), (Ok(1), true));
+        assert_eq!((stall("15min"), stall("0s").is_err()), (Ok(900), true));
+        assert!(stall("366d").is_err());
         let worked = Worked { bytes: 5, seconds: 1.5, rounds: 1 };
         assert!(Until::Bytes(5).is_reached(&worked) && !Until::Bytes(6).is_reached(&worked));
         assert!(Until::Seconds(1).is_reached(&worked) && !Until::Rounds(2).is_reached(&worked));

@@ -74,8 +74,20 @@ fn json(path: &Path) -> Value {
 
 /// The directories of soaks in a store.
 fn own_directories(store: &Path) -> usize {
+    own_names(store).len()
+}
+
+/// The directory of the only soak in a store.
+fn own_place(store: &Path) -> String {
+    let names = own_names(store);
+    assert_eq!(names.len(), 1, "{names:?}");
+    names[0].clone()
+}
+
+fn own_names(store: &Path) -> Vec<String> {
     let names = fs::read_dir(store).unwrap().map(|entry| entry.unwrap().file_name());
-    names.filter(|name| name.to_string_lossy().starts_with("penstock-soak-")).count()
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| name.starts_with("penstock-soak-")).collect()
 }
 
 /// Promise: a soak outlives kills of the target's daemon and of itself. The fault that it has left
@@ -115,6 +127,8 @@ fn a_soak_outlives_faults_and_its_own_death() {
     let shown = unit.site.run(&["soak", "--show", out.to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("nothing was lost so far"));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is open now"));
+    // An end that is not reached is no success.
+    assert_eq!(shown.status.code(), Some(5), "{}", told(&shown));
 
     // A fault that damages has to come, whatever the seed.
     let mut flips = fs::read_to_string(out.join("faults.jsonl")).unwrap().contains("flip");
@@ -265,6 +279,9 @@ fn a_source_that_changes_ends_the_soak() {
     fs::write(b.store.join("set/file"), "changed").unwrap();
     let ended = run.end().expect(3);
     assert!(ended.errors.contains("3 rounds in a row were no success"), "{}", ended.errors);
+    let place = own_place(&b.store.join("to"));
+    let hint = format!("`penstock soak --clean {shown}` removes `b:data/to/{place}`");
+    assert!(ended.errors.contains(&hint), "{}", ended.errors);
     let rounds: Vec<&Value> = ended.seen.iter().map(|(_, line)| line).collect();
     let last: Vec<bool> = rounds.iter().rev().take(4).map(|it| it["is_good"] == true).collect();
     assert_eq!(last, [false, false, false, true], "{rounds:?}");
@@ -272,6 +289,12 @@ fn a_source_that_changes_ends_the_soak() {
     let page = String::from_utf8_lossy(&shown.stdout);
     assert_eq!(shown.status.code(), Some(3), "{page}");
     assert!(page.contains("root digest is not that of the first good round"), "{page}");
+    assert!(page.contains(&format!("`b:data/to/{place}` holds data of the soak")), "{page}");
+    assert!(page.contains(&format!("`penstock soak --clean {}`", out.display())), "{page}");
+    b.ok(&["soak", "--clean", out.to_str().unwrap()]);
+    assert_eq!(own_directories(&b.store.join("to")), 0);
+    let shown = b.run(&["soak", "--show", out.to_str().unwrap()]);
+    assert!(!String::from_utf8_lossy(&shown.stdout).contains("--clean"), "{}", told(&shown));
 }
 
 /// Promise: a fault that cannot be undone is tried five times; then no further one is injected, and
@@ -304,4 +327,174 @@ fn a_fault_that_cannot_be_undone_is_told() {
     assert_eq!(again.status.code(), Some(6), "{}", told(&again));
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(said.contains("undo it by hand, and remove `open-faults.json`"), "{said}");
+}
+
+/// Makes the site `b` with a small data set in its store, which its soaks move within the store.
+fn small(root: &Path) -> Site {
+    let mut b = Site::at_port(root, "b", &root.join("store-b"));
+    b.start();
+    for directory in ["set", "to"] {
+        fs::create_dir(b.store.join(directory)).unwrap();
+    }
+    fs::write(b.store.join("set/file"), "bytes").unwrap();
+    b
+}
+
+/// A soak of that data set.
+fn small_soak(b: &Site, out: &Path, until: &str, more: &[&str]) -> Command {
+    let out = out.to_str().unwrap();
+    let fixed = ["soak", "b:data/set", "b:data/to", "--until", until, "--out", out, "--json"];
+    b.command(&[&fixed[..], more].concat())
+}
+
+fn is_good_round(line: &Value) -> bool {
+    line["type"] == "round" && line["is_good"] == true
+}
+
+/// Promise: a transfer that waits is reported once with the reason, and once when it moves again. A
+/// wait that lasts too long fails the round, and at an emptying the soak, instead of lasting for
+/// ever.
+#[test]
+fn a_soak_that_waits_says_so_and_ends() {
+    let root = Scratch::in_memory();
+    let b = small(root.path());
+    let out = root.path().join("soak");
+    let mut run = Run::spawn(&mut small_soak(&b, &out, "1000-rounds", &[]));
+    run.until(is_good_round);
+    b.ok(&["queue", "hold", "stop", "--store", "data", "--reason", "new disks"]);
+    let waits = run.until(|line| line["type"] == "waits");
+    let reason = waits["reason"].as_str().unwrap();
+    assert!(reason.contains("the end of a hold") && reason.contains("new disks"), "{waits}");
+    b.ok(&["queue", "release", "stop"]);
+    let moves = run.until(|line| line["type"] == "waits" || line["type"] == "moves");
+    assert_eq!((&moves["type"], &moves["transfer"]), (&"moves".into(), &waits["transfer"]));
+    run.until(is_good_round);
+    run.signal(Signal::INT);
+    run.end().expect(130);
+    assert_eq!(json(&out.join("soak.json"))["stall_seconds"], 900);
+
+    // A round that is held for too long fails, and so does the emptying after it.
+    let held = root.path().join("held");
+    b.ok(&["queue", "hold", "stop", "--store", "data"]);
+    let ended = Run::spawn(&mut small_soak(&b, &held, "9-rounds", &["--stall", "4s"])).end();
+    let ended = ended.expect(3);
+    let said = "cannot be emptied: nothing has moved for 12 s: the transfer waits for the end of";
+    assert!(ended.errors.contains(said), "{}", ended.errors);
+    let rounds: Vec<&Value> =
+        ended.seen.iter().map(|(_, line)| line).filter(|line| line["type"] == "round").collect();
+    assert_eq!((rounds.len(), &rounds[0]["is_good"]), (1, &false.into()), "{rounds:?}");
+    let failure = rounds[0]["failures"][0].as_str().unwrap();
+    assert!(failure.contains("stalls and is cancelled: nothing has moved for 4 s"), "{failure}");
+    let id = rounds[0]["transfer"].as_str().unwrap();
+    assert_eq!(b.show(id)["state"], "cancelled");
+    b.ok(&["queue", "release", "stop"]);
+    // The value is kept, and the same command continues.
+    let ended = Run::spawn(&mut small_soak(&b, &held, "3-rounds", &[])).end().expect(3);
+    assert_eq!(ended.seen.iter().filter(|(_, line)| is_good_round(line)).count(), 2);
+    assert_eq!(json(&held.join("soak.json"))["stall_seconds"], 4);
+    assert!(own_directories(&b.store.join("to")) == 1, "that of the first soak");
+}
+
+/// Promise: a far site that dies ends the soak after three rounds, while one that a fault keeps
+/// away for longer than a round may stall ends nothing: time in which a fault is open does not
+/// count.
+#[test]
+fn a_dead_site_ends_the_soak() {
+    let root = Scratch::in_memory();
+    let mut b = Site::at_port(root.path(), "b", &root.path().join("store-b"));
+    b.start();
+    let mut a = source(root.path(), &b);
+    let process = a.process();
+    let faults = format!(
+        "[freeze]\nrun = '[ $PENSTOCK_SOAK_FAULT = 1 ] && kill -STOP {process}'\n\
+         heal = 'kill -CONT {process} || true'\nfor = 14\n"
+    );
+    let file = root.path().join("faults.toml");
+    fs::write(&file, faults).unwrap();
+    let out = root.path().join("soak");
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let fixed = ["soak", "a:mem", "b:data", "--until", "1000-rounds", "--out", out, "--json"];
+    let more = ["--faults", file, "--every", "4s", "--stall", "10s", "--yes"];
+    let mut run = Run::spawn(&mut b.command(&[&fixed[..], &more[..]].concat()));
+    let fault = run.until(|line| line["type"] == "fault");
+    assert!(fault["open_seconds"].as_f64().unwrap() >= 14.0, "{fault}");
+    let round = run.until(|line| line["type"] == "round" && line["round"] == fault["round"]);
+    assert_eq!(round["is_good"], true, "{round}");
+    a.kill();
+    let ended = run.end().expect(3);
+    assert!(ended.errors.contains("3 rounds in a row were no success"), "{}", ended.errors);
+    let is_bad = |line: &&Value| line["type"] == "round" && line["is_good"] == false;
+    let bad: Vec<&Value> = ended.seen.iter().map(|(_, line)| line).filter(is_bad).collect();
+    assert_eq!(bad.len(), 3, "{bad:?}");
+    for round in bad {
+        let failure = round["failures"][0].as_str().unwrap();
+        assert!(failure.contains("nothing has moved for 10 s"), "{round}");
+    }
+    assert!(ended.seen.iter().any(|(_, line)| line["type"] == "waits"), "{:?}", ended.seen);
+}
+
+/// Promise: what a soak has left in the target store after an interruption or a kill is named with
+/// the command that removes it. That command also undoes the fault that is open, and the soak can
+/// still be continued to a good end.
+#[test]
+fn a_soak_that_is_not_continued_is_cleaned() {
+    let root = Scratch::in_memory();
+    let mut b = Site::at_port(root.path(), "b", &root.path().join("store-b"));
+    b.start();
+    let _a = source(root.path(), &b);
+    let mark = root.path().join("mark");
+    let shown = mark.display();
+    let faults = format!("[mark]\nrun = 'touch {shown}'\nheal = 'rm -f {shown}'\nfor = 600\n");
+    fs::write(root.path().join("faults.toml"), faults).unwrap();
+    let out = root.path().join("soak");
+    let clean = ["soak", "--clean", out.to_str().unwrap()];
+    assert!(b.fails(2, &clean).contains("has no soak"));
+    let mut run = Run::spawn(&mut soak(&b, root.path(), "1000-rounds", &["--yes"]));
+    run.until(|line| line["type"] == "fault-begins");
+    Wait::new("the fault").is(|| mark.exists());
+    assert!(b.fails(6, &clean).contains("another soak works"));
+    run.kill();
+    let place = own_place(&b.store);
+    let said = b.ok(&clean);
+    assert!(said.contains("left nothing in `b:data/`"), "{said}");
+    assert_eq!((own_directories(&b.store), mark.exists()), (0, false));
+    assert_eq!(json(&out.join("open-faults.json")), Value::Null);
+    let all = b.list();
+    let has_ended = |it: &Value| it["state"] == "done" || it["state"] == "cancelled";
+    assert!(all.iter().all(has_ended), "{all:?}");
+    assert!(b.ok(&clean).contains("left nothing"), "it may be repeated");
+
+    // A soak that was cleaned continues with new transfers.
+    let counted = fs::read_to_string(out.join("rounds.jsonl")).unwrap_or_default().lines().count();
+    let until = format!("{}-rounds", counted + 2);
+    let fixed = ["soak", "a:mem", "b:data", "--out", out.to_str().unwrap(), "--json", "--until"];
+    let again = [&fixed[..], &[&until]].concat();
+    let mut run = Run::spawn(&mut b.command(&again));
+    run.until(is_good_round);
+    run.signal(Signal::INT);
+    let ended = run.end().expect(130);
+    let hint = format!("`penstock soak --clean {}` removes `b:data/{place}`", out.display());
+    assert!(ended.errors.contains(&hint), "{}", ended.errors);
+    Run::spawn(&mut b.command(&again)).end().expect(0);
+    b.ok(&["soak", "--show", out.to_str().unwrap()]);
+    assert_eq!(own_directories(&b.store), 0);
+}
+
+/// Promise: a soak that compares after each round does so after a start without `--compare` too.
+#[test]
+fn a_soak_keeps_comparing() {
+    let root = Scratch::in_memory();
+    let b = small(root.path());
+    let out = root.path().join("soak");
+    let mut run = Run::spawn(&mut small_soak(&b, &out, "1000-rounds", &["--compare"]));
+    run.until(is_good_round);
+    run.signal(Signal::INT);
+    run.end().expect(130);
+    let text = fs::read_to_string(out.join("rounds.jsonl")).unwrap();
+    let until = format!("{}-rounds", text.lines().count() + 2);
+    let ended = Run::spawn(&mut small_soak(&b, &out, &until, &[])).end().expect(0);
+    let rounds: Vec<&Value> =
+        ended.seen.iter().map(|(_, line)| line).filter(|line| is_good_round(line)).collect();
+    assert!(rounds.len() >= 2 && rounds.iter().all(|it| !it["compared"].is_null()), "{rounds:?}");
+    assert!(ended.errors.contains("compares as before"), "{}", ended.errors);
 }
