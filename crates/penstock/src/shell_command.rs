@@ -43,7 +43,7 @@ impl ShellCommand {
 
     /// Returns how the command ended, or `None` while it runs; a failure reads as the end of a
     /// sentence about the command. One that takes too long is killed, with all that it started in
-    /// its process group.
+    /// its process group; a command that has left the group is killed alone.
     pub(crate) fn poll(&mut self) -> Option<Result<(), String>> {
         match self.child.try_wait() {
             Ok(Some(status)) if status.success() => Some(Ok(())),
@@ -54,13 +54,16 @@ impl ShellCommand {
         }
     }
 
-    /// Kills the command with its process group, and returns the failure.
+    /// Kills the command with its process group, and returns the failure. The command itself is
+    /// killed by its number too, as it may have left the group.
     fn kill(&mut self) -> String {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             // The group may be gone by now.
             let _ = kill_process_group(pid, Signal::KILL);
         }
+        // The wait below shows whether that succeeded.
+        let _ = self.child.kill();
         let give_up = Instant::now() + KILL_PATIENCE;
         let seconds = self.timeout.as_secs();
         while Instant::now() < give_up {
@@ -88,6 +91,8 @@ impl ShellCommand {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufRead as _;
+
     use super::*;
 
     /// Promise: a command sees the variables, its failure is told, and one that does not end is
@@ -102,5 +107,23 @@ mod tests {
         assert_eq!(run("test $WORD = said", 60), Ok(()));
         assert!(run("exit 3", 60).unwrap_err().contains("3"));
         assert_eq!(run("sleep 1000; true", 0).unwrap_err(), "was killed after 0 s");
+    }
+
+    /// Promise: a command that has left its process group, as for that of this program, is killed
+    /// too, and does not count as one that cannot be killed.
+    #[test]
+    fn a_command_outside_its_group_is_killed() {
+        let leave = "exec perl -e '$| = 1; setpgrp(0, getpgrp(getppid())) or die $!; \
+                     print \"outside\\n\"; sleep 60'";
+        let (said, output) = io::pipe().unwrap();
+        let output = (output.into(), Stdio::inherit());
+        let timeout = Duration::from_secs(60);
+        let mut command = ShellCommand::start(leave, [], output, timeout).unwrap();
+        let mut line = String::new();
+        io::BufReader::new(said).read_line(&mut line).unwrap();
+        assert_eq!(line, "outside\n");
+        assert!(command.poll().is_none());
+        command.kill_at = Instant::now();
+        assert_eq!(command.poll(), Some(Err("was killed after 60 s".to_owned())));
     }
 }

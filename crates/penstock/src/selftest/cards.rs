@@ -16,7 +16,7 @@ use penstock_proto::units::{MIB, format_bytes};
 
 use super::operator_command::{self, CardCut};
 use super::outcome::{Outcome, broken, not_run, passed, unknown};
-use super::trial::{SLOW_BITS_PER_S, Trial, by_digest, hurried, slow};
+use super::trial::{SLOW_BITS_PER_S, SLOW_IN_FLIGHT_BYTES, Trial, by_digest, hurried, slow};
 
 /// Name of the check.
 pub(super) const CUT_CARD: &str = "cut-card";
@@ -28,8 +28,9 @@ const ON_OTHERS_BYTES: u64 = 8 * MIB;
 const SOURCE_BYTES_MIN: u64 = 64 * MIB;
 /// Most bytes of the source, which come into the scratch directory.
 const SOURCE_BYTES_MAX: u64 = 256 * MIB;
-/// Most bytes that may be sent again: what was in flight on the card.
-const AGAIN_BYTES_MAX: u64 = 16 * MIB;
+/// Most bytes that may be sent again: all that was in flight, 4 MiB. It counts twice, as the
+/// command that restores a card may break the lanes that have come back to it.
+const AGAIN_BYTES_MAX: u64 = 2 * SLOW_IN_FLIGHT_BYTES;
 /// Seconds after which a path over the cut card is given up where another one carries (promise
 /// (f)), with some to spare.
 const SECONDS_UNTIL_GIVEN_UP: u64 = 10;

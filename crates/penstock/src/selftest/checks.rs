@@ -26,20 +26,19 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::cards::{CUT_CARD, cut_card};
+use super::clocks::clocks;
+use super::directory_lock::second_daemon;
 use super::kills::{
     KILLED_CONTROLLER, KILLED_DAEMON, KILLED_PEER, killed_controller, killed_daemon, killed_peer,
 };
 use super::outcome::{Broken, Outcome, broken, not_run, passed, unknown};
 use super::scratch::LARGE;
-use super::trial::{
-    SLOW_LANES, SLOW_PIECE_BYTES, Trial, by_digest, check_copy, hurried, under_way,
-};
+use super::trial::{SLOW_IN_FLIGHT_BYTES, Trial, by_digest, check_copy, hurried, under_way};
+use super::visibility::{final_names, source_removal};
 use crate::receipt;
 
 /// Bytes after which a transfer is paused: more than are under way at a time.
 const PAUSED_AT_BYTES: u64 = 16 * MIB;
-/// Bytes of unfinished pieces that a pause may drop: one piece for each lane.
-const UNFINISHED_BYTES_MAX: u64 = SLOW_LANES as u64 * SLOW_PIECE_BYTES;
 /// Fewest free bytes of a store that is filled up.
 const FILL_BYTES_MIN: u64 = 64 * MIB;
 /// Most free bytes of a store that is filled up.
@@ -64,12 +63,24 @@ pub(super) struct Check {
 }
 
 /// All checks, in their order: later ones use what the first one has moved.
-pub(super) const CHECKS: [Check; 12] = [
+pub(super) const CHECKS: [Check; 16] = [
     Check {
         name: "moves",
         promise: "(c), (j) what is done is verified, whatever its name",
         does: "moves a data set of 32 MiB within the store, and compares it byte by byte",
         run: moves,
+    },
+    Check {
+        name: "final-names",
+        promise: "(b) a final name means a complete and verified file",
+        does: "compares all files that have their names while a slow transfer is under way",
+        run: final_names,
+    },
+    Check {
+        name: "source-removal",
+        promise: "nothing of a source goes before it is at the target",
+        does: "moves a copy with --remove-source, and looks at both ends meanwhile",
+        run: source_removal,
     },
     Check {
         name: "flipped-bit",
@@ -100,6 +111,18 @@ pub(super) const CHECKS: [Check; 12] = [
         promise: "a host without a certificate of a trusted site is refused",
         does: "connects to the port for peers without a certificate",
         run: stranger,
+    },
+    Check {
+        name: "second-daemon",
+        promise: "(h) two daemons cannot own one state",
+        does: "tries to acquire the lock of the site directory, as a second daemon does",
+        run: second_daemon,
+    },
+    Check {
+        name: "clocks",
+        promise: "clocks agree, on which certificates, capabilities and receipts depend",
+        does: "compares the clocks of all peers and of paired sites",
+        run: clocks,
     },
     Check {
         name: "pause",
@@ -408,7 +431,7 @@ fn pause(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
     check_copy(trial, "paused", "after the pause")?;
     let kept = view.progress.bytes_resumed;
     let text = format!("{} of {} were kept", format_bytes(kept), format_bytes(come));
-    if kept + UNFINISHED_BYTES_MAX < come { broken(text) } else { passed(text) }
+    if kept + SLOW_IN_FLIGHT_BYTES < come { broken(text) } else { passed(text) }
 }
 
 fn full_store(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
@@ -458,7 +481,7 @@ mod tests {
     #[test]
     fn limits_can_be_broken() {
         let bytes = 32 * MIB;
-        assert!(UNFINISHED_BYTES_MAX < PAUSED_AT_BYTES && PAUSED_AT_BYTES < bytes);
+        assert!(SLOW_IN_FLIGHT_BYTES < PAUSED_AT_BYTES && PAUSED_AT_BYTES < bytes);
         assert!(LEFT_BYTES < bytes && LEFT_BYTES < FILL_BYTES_MIN);
     }
 }

@@ -1,23 +1,34 @@
 //! `penstock selftest`: tries to break the promises of an operator's own site, in a directory of
 //! its own of a scratch store.
 //!
-//! A table of checks (`checks`, `kills`, `cards`), each with a promise and what it does; what they
-//! share (`trial`, `operator_command`); a scratch directory that always goes (`scratch`); and their
-//! ends, for people and for test servers (`outcome`). All is done by the API, but for the files of
-//! the data set, which are made and looked at on this host.
+//! | module | has |
+//! |---|---|
+//! | `checks` | the table of checks, each with a promise, and those that need nothing of their own |
+//! | `visibility`, `directory_lock`, `clocks`, `kills`, `cards` | further checks |
+//! | `omissions` | the promises without a check |
+//! | `trial`, `operator_command` | parts that checks share |
+//! | `scratch` | a directory with a data set, which is removed in the end |
+//! | `outcome` | the ends of checks, for people and for test servers |
+//!
+//! All is done by the API, but for two things: the files of the data set, which are made and read
+//! on this host, and the lock of the site directory.
 
 mod cards;
 mod checks;
+mod clocks;
+mod directory_lock;
 mod kills;
+mod omissions;
 mod operator_command;
 mod outcome;
 mod scratch;
 mod trial;
+mod visibility;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use penstock_api::endpoints::{LIST_STORES, SHOW_STATUS, SHOW_STORE};
 use penstock_api::rest::{StatusView, StoreDetails, StoreState, StoreView};
@@ -33,6 +44,7 @@ use crate::signals;
 use cards::CUT_CARD;
 use checks::{CHECKS, Check};
 use kills::{KILLED_CONTROLLER, KILLED_DAEMON, KILLED_PEER};
+use omissions::{OMISSIONS, Omission};
 use operator_command::CardCut;
 use outcome::{Ended, Outcome, exit_code, junit};
 use scratch::Scratch;
@@ -40,8 +52,9 @@ use trial::Trial;
 
 /// Tries to break the promises of this site, in a directory of its own of a scratch store
 ///
-/// Lists what it will do, and asks. Up to 700 MiB are written below `penstock-selftest-ID` in the
-/// store, and removed at the end. Run it on a host of the site that has the store.
+/// Lists what it will do, and asks. Up to 800 MiB are written below `penstock-selftest-ID` in the
+/// store, and removed at the end. Run it on a host of the site that has the store. A command of an
+/// option is killed if it runs for longer than 120 s, and its check ends with ERROR.
 #[derive(clap::Args)]
 #[command(after_help = exit::help_of(&[
     (ExitCode::Done, "promises were tried and kept; some checks may not have been run"),
@@ -63,17 +76,19 @@ pub(crate) struct SelftestArgs {
     /// Run only these checks, with commas between
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// A command that kills the daemon and starts it again, for the check `killed-daemon`
+    /// A command that kills the daemon and starts it again within 120 s, for the check
+    /// `killed-daemon`
     #[arg(long, value_name = "COMMAND")]
     kill: Option<String>,
-    /// A command that kills the daemon of peer $PENSTOCK_PEER and starts it again, for the checks
-    /// `killed-peer` and `killed-controller` at a site of several peers
+    /// A command that kills the daemon of peer $PENSTOCK_PEER and starts it again within 120 s, for
+    /// the checks `killed-peer` and `killed-controller` at a site of several peers
     #[arg(long, value_name = "COMMAND")]
     kill_peer: Option<String>,
-    /// A command that cuts a card, for the check `cut-card`, with `--heal-card` and `--from`
+    /// A command that cuts a card within 120 s, for the check `cut-card`, with `--heal-card` and
+    /// `--from`
     #[arg(long, value_name = "COMMAND", requires_all = ["heal_card", "from"])]
     cut_card: Option<String>,
-    /// A command that restores the card, also after Ctrl-C and errors
+    /// A command that restores the card within 120 s, also after Ctrl-C and errors
     #[arg(long, value_name = "COMMAND", requires = "cut_card")]
     heal_card: Option<String>,
     /// A directory or file of another site, of 64 to 256 MiB, that is moved while a card is cut
@@ -132,7 +147,8 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
         begun: RefCell::default(),
         client,
     };
-    let ended = run_all(&trial, &chosen, &stop);
+    let omissions = if args.only.is_empty() { &OMISSIONS[..] } else { &[] };
+    let ended = run_all(&trial, &chosen, omissions, &stop);
     trial.cancel_all();
     if let Err(error) = trial.scratch.remove() {
         exit::warn(&format!("`{}` is left: {error}", trial.scratch.root().display()));
@@ -226,6 +242,7 @@ fn is_confirmed(checks: &[&Check], store: &StoreView, name: &str) -> anyhow::Res
 fn run_all(
     trial: &Trial<'_>,
     checks: &[&'static Check],
+    omissions: &[Omission],
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<Ended>> {
     let mut all = Vec::new();
@@ -235,11 +252,37 @@ fn run_all(
         if stop.load(Ordering::Acquire) {
             return Err(Failure::new(ExitCode::Interrupted, "interrupted").into());
         }
-        let outcome = Outcome::of(outcome);
-        let (word, text) = outcome.parts();
-        exit::print(&format!("{word:<7}  {:<17} {}: {text}", check.name, check.promise))?;
         let Check { name, promise, .. } = **check;
-        all.push(Ended { name, promise, outcome, took: began.elapsed() });
+        let ended = Ended { name, promise, outcome: Outcome::of(outcome), took: began.elapsed() };
+        exit::print(&ended.line())?;
+        all.push(ended);
+    }
+    for &Omission { name, promise, why } in omissions {
+        let outcome = Outcome::NotRun(why.to_owned());
+        let ended = Ended { name, promise, outcome, took: Duration::ZERO };
+        exit::print(&ended.line())?;
+        all.push(ended);
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Args as _;
+
+    use super::operator_command::TIMEOUT;
+    use super::*;
+
+    /// Promise: the help of each option with a command tells how long the command may take.
+    #[test]
+    fn help_tells_the_limit_of_commands() {
+        let command = SelftestArgs::augment_args(clap::Command::new("selftest"));
+        let limit = format!("{} s", TIMEOUT.as_secs());
+        for option in ["kill", "kill_peer", "cut_card", "heal_card"] {
+            let of_option = |it: &&clap::Arg| it.get_id() == option;
+            let help = command.get_arguments().find(of_option).unwrap().get_help().unwrap();
+            assert!(help.to_string().contains(&limit), "{option}: {help}");
+        }
+        assert!(command.get_long_about().unwrap().to_string().contains(&limit));
+    }
 }

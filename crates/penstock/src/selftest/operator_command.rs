@@ -10,7 +10,7 @@ use super::outcome::unknown;
 use crate::shell_command::ShellCommand;
 
 /// Time after which a command is killed, such as one that waits for a password.
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Variable with the name of the peer that a command is to kill.
 const PEER_VARIABLE: &str = "PENSTOCK_PEER";

@@ -76,6 +76,14 @@ pub(super) struct Ended {
     pub(super) took: Duration,
 }
 
+impl Ended {
+    /// Returns it as a line for people.
+    pub(super) fn line(&self) -> String {
+        let (word, text) = self.outcome.parts();
+        format!("{word:<7}  {:<17} {}: {text}", self.name, self.promise)
+    }
+}
+
 /// Returns the exit code of a selftest: it is [`ExitCode::Done`] only where a promise was tried,
 /// and every one that was tried was kept.
 pub(super) fn exit_code(ended: &[Ended]) -> ExitCode {

@@ -141,6 +141,46 @@ impl Scratch {
         Ok(missing.map(|path| format!("`{}` is missing", root.join(path).display())))
     }
 
+    /// Returns the files of the data set whose names a copy lacks now.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub(super) fn absent_from(&self, copy: &str) -> io::Result<Vec<&Path>> {
+        let root = self.root.join(copy);
+        let mut absent = Vec::new();
+        for name in self.files.keys() {
+            if found(fs::symlink_metadata(root.join(name)))?.is_none() {
+                absent.push(name.as_path());
+            }
+        }
+        Ok(absent)
+    }
+
+    /// Returns the fault of a file that has its name in a copy, at any moment of a transfer: it is
+    /// not whole. A file that has no name yet, or none any more, is no fault.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn fault_of_names(&self, copy: &str) -> io::Result<Option<String>> {
+        let root = self.root.join(copy);
+        for (name, bytes) in &self.files {
+            let path = root.join(name);
+            let Some(meta) = found(fs::symlink_metadata(&path))? else { continue };
+            let shown = path.display();
+            if !meta.is_file() {
+                return Ok(Some(format!("`{shown}` is no file")));
+            }
+            if meta.len() != bytes.len() as u64 {
+                let (has, of) = (meta.len(), bytes.len());
+                return Ok(Some(format!("`{shown}` has {has} of {of} bytes")));
+            }
+            if found(fs::read(&path))?.is_some_and(|read| read != *bytes) {
+                return Ok(Some(format!("`{shown}` differs")));
+            }
+        }
+        Ok(None)
+    }
+
     fn faults_below(
         &self,
         root: &Path,
@@ -197,6 +237,14 @@ impl Scratch {
     }
 }
 
+/// Returns nothing for a file that does not exist.
+fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        looked => looked.map(Some),
+    }
+}
+
 fn names(directory: &Path) -> io::Result<Vec<OsString>> {
     let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
     let mut names = names.collect::<io::Result<Vec<_>>>()?;
@@ -249,6 +297,32 @@ mod tests {
         assert!(Scratch::make(store.path(), "a").is_err());
         scratch.remove().unwrap();
         assert!(!scratch.root().exists());
+    }
+
+    /// Promise (b): a file is judged from the moment at which it has its name, and not before; one
+    /// with too few bytes, other bytes, or of another kind is a fault.
+    #[test]
+    fn b_names_of_incomplete_files_are_found() {
+        let store = tempfile::tempdir().unwrap();
+        let scratch = Scratch::make(store.path(), "a").unwrap();
+        let (copy, fault) =
+            (scratch.root().join("copy"), || scratch.fault_of_names("copy").unwrap());
+        let told = |words: &str| assert!(fault().unwrap().ends_with(words), "{:?}", fault());
+        let absent = || scratch.absent_from("copy").unwrap().len();
+        assert_eq!((fault(), absent()), (None, scratch.files.len()));
+        fs::create_dir(&copy).unwrap();
+        let (temporary, large) = (copy.join(".pst-1"), copy.join(LARGE));
+        fs::write(&temporary, b"part").unwrap();
+        assert_eq!((fault(), absent()), (None, scratch.files.len()));
+        fs::rename(&temporary, &large).unwrap();
+        assert_eq!(absent(), scratch.files.len() - 1);
+        told("large.bin` has 4 of 33554432 bytes");
+        fs::write(&large, vec![0; LARGE_BYTES]).unwrap();
+        told("large.bin` differs");
+        fs::copy(scratch.root().join("set").join(LARGE), &large).unwrap();
+        assert_eq!(fault(), None);
+        symlink(&large, copy.join("empty")).unwrap();
+        told("empty` is no file");
     }
 
     /// Promise: damage by [`Scratch::flip`] shows in nothing but the content: a mover that compares

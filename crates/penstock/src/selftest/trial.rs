@@ -39,7 +39,9 @@ pub(super) const SLOW_BITS_PER_S: u64 = 16_000_000;
 /// Lanes of transfers that are to be interrupted, over all peers.
 pub(super) const SLOW_LANES: u32 = 4;
 /// Size of their pieces.
-pub(super) const SLOW_PIECE_BYTES: u64 = MIB;
+const SLOW_PIECE_BYTES: u64 = MIB;
+/// Most bytes of them that are in flight: an unfinished piece on each lane.
+pub(super) const SLOW_IN_FLIGHT_BYTES: u64 = SLOW_LANES as u64 * SLOW_PIECE_BYTES;
 
 /// A selftest at work.
 pub(super) struct Trial<'a> {
@@ -268,13 +270,17 @@ pub(super) fn under_way(trial: &Trial<'_>, to: &str, bytes: u64) -> anyhow::Resu
 
 /// Takes the limit away, unless the transfer is done, and waits for the end.
 pub(super) fn hurried(trial: &Trial<'_>, id: TransferId) -> anyhow::Result<TransferView> {
-    let view = trial.until(id, goes_on)?;
-    if view.state == TransferState::Done {
-        return Ok(view);
-    }
-    let patch = TransferPatch { limits: Some(None), ..Default::default() };
-    let _: TransferView = trial.client.post(&CHANGE_TRANSFER.uri(&[&id]), &patch)?;
+    hurry(trial, id)?;
     trial.until(id, |view| view.state == TransferState::Done)
+}
+
+/// Takes the limit of a transfer away, unless the transfer is done.
+pub(super) fn hurry(trial: &Trial<'_>, id: TransferId) -> anyhow::Result<()> {
+    if trial.until(id, goes_on)?.state != TransferState::Done {
+        let patch = TransferPatch { limits: Some(None), ..Default::default() };
+        let _: TransferView = trial.client.post(&CHANGE_TRANSFER.uri(&[&id]), &patch)?;
+    }
+    Ok(())
 }
 
 /// Returns whether a transfer runs, or has come to a good end.

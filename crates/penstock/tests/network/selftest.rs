@@ -6,7 +6,7 @@ use crate::networks::{TWO, make_set};
 
 /// Promise: a selftest cuts a card in the middle of a transfer, sees the other one carry, and
 /// restores the card, also where the command that cuts it fails. A source that is too small for
-/// that is not judged.
+/// that is not judged. The clocks of paired sites are compared.
 #[test]
 fn a_selftest_cuts_a_card() {
     if !can_run_lab("a_selftest_cuts_a_card") {
@@ -41,6 +41,10 @@ fn a_selftest_cuts_a_card() {
     assert_eq!(code, Some(1));
     let (_, text) = run("a:data/src/small-1", "true");
     assert!(text.starts_with("NOT RUN  cut-card") && text.contains("64 to 256 MiB"), "{text}");
+    let text = world.b.ok(&["selftest", "--yes", "--only", "clocks"]);
+    println!("{text}");
+    assert!(text.starts_with("PASS     clocks"), "{text}");
+    assert!(text.contains("site a: the clocks differ by"), "{text}");
     let own = world.b.fails(2, &["selftest", "--yes", "--cut-card", "true"]);
     assert!(own.contains("--heal-card") && own.contains("--from"), "{own}");
 }
