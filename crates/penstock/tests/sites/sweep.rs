@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::chown;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
-use penstock_testkit::{Scratch, Site, Wait, signal};
+use penstock_testkit::{
+    Scratch, Site, Wait, files_below, is_root, program_of_others, signal, told,
+};
 use rustix::process::Signal;
 use serde_json::Value;
+
+use super::accounts::{NOT_AUTHORISED, set_mode};
 
 /// Two data sets in two modes, twice: eight cells.
 const MATRIX: &str = r#"
@@ -24,8 +30,52 @@ verify = "all"
 encryption = ["tls", "off"]
 "#;
 
+/// One cell: a data set in one mode, once.
+fn one_cell(lab: &Site) -> String {
+    let cell = MATRIX.replace("\"40x4KiB\", ", "").replace(", \"off\"", "");
+    let cell = cell.replace("repeats = 2", "repeats = 1");
+    format!("{cell}[daemons]\nlab = \"{}\"\n", lab.dir.display())
+}
+
+/// Starts two sites with the directories of the matrix.
+fn sites(root: &Path) -> (Site, Site) {
+    let mut hpc = Site::init(root, "hpc", None);
+    hpc.start();
+    let lab = hpc.paired_lab(root);
+    for site in [&hpc, &lab] {
+        fs::create_dir(site.store.join("eval")).unwrap();
+    }
+    (hpc, lab)
+}
+
+/// Starts a command, and returns its standard error too.
+fn start_told(command: &mut Command) -> (Child, BufReader<ChildStderr>) {
+    let mut child = start(command.stderr(Stdio::piped()));
+    let errors = BufReader::new(child.stderr.take().unwrap());
+    (child, errors)
+}
+
+/// Reads lines until one has some words.
+fn until_told(errors: &mut BufReader<ChildStderr>, words: &str) {
+    let mut text = String::new();
+    while !text.contains(words) {
+        assert_ne!(errors.read_line(&mut text).unwrap(), 0, "no `{words}`: {text}");
+    }
+}
+
+/// Returns the rest of what a process says, and its exit code.
+fn ended((mut child, mut errors): (Child, BufReader<ChildStderr>)) -> (String, Option<i32>) {
+    let mut text = String::new();
+    errors.read_to_string(&mut text).unwrap();
+    (text, child.wait().unwrap().code())
+}
+
 fn cells(out: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(out.join("cells.jsonl")).unwrap_or_default();
+    lines(&out.join("cells.jsonl"))
+}
+
+fn lines(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap_or_default();
     // The last line may still be written.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -70,12 +120,7 @@ fn until_held(site: &Site) -> Value {
 #[test]
 fn a_sweep_survives_kills() {
     let root = Scratch::in_memory();
-    let mut hpc = Site::init(root.path(), "hpc", None);
-    hpc.start();
-    let lab = hpc.paired_lab(root.path());
-    for site in [&hpc, &lab] {
-        fs::create_dir(site.store.join("eval")).unwrap();
-    }
+    let (hpc, lab) = sites(root.path());
     let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
     let daemon = format!("[daemons]\nlab = \"{}\"\n", lab.dir.display());
     fs::write(&matrix, format!("{MATRIX}{daemon}")).unwrap();
@@ -156,12 +201,7 @@ fn hopeless_sweeps_are_refused_at_once() {
 #[test]
 fn a_sweep_measures_both_stores() {
     let root = Scratch::in_memory();
-    let mut hpc = Site::init(root.path(), "hpc", None);
-    hpc.start();
-    let lab = hpc.paired_lab(root.path());
-    for site in [&hpc, &lab] {
-        fs::create_dir(site.store.join("eval")).unwrap();
-    }
+    let (hpc, lab) = sites(root.path());
     let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
     let cells = MATRIX.replace("\"40x4KiB\", ", "").replace(", \"off\"", "");
     let measured = format!(
@@ -197,6 +237,185 @@ fn a_sweep_measures_both_stores() {
     let measured = read(&last);
     hpc.ok(&args);
     assert_eq!(read(&last), measured, "a sweep that is complete measures nothing more");
+}
+
+/// Promise: a transfer that makes no progress is cancelled after `stall_s`; the line of its cell
+/// and the terminal have the reason. `--retry-failed` runs the cell again, also where the daemon
+/// answers later, and the record has both lines.
+#[test]
+fn a_stalled_cell_fails_and_is_run_again() {
+    let root = Scratch::in_memory();
+    let (mut hpc, lab) = sites(root.path());
+    let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
+    fs::write(&matrix, format!("stall_s = 5\n{}", one_cell(&lab))).unwrap();
+    let args = ["bench", "sweep", matrix.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    hpc.ok(&["queue", "hold", "test", "--store", "data"]);
+    let said = hpc.fails(3, &args);
+    let held = "held by the rule `test` of an operator";
+    assert!(said.contains(&format!("makes no progress: {held}")), "{said}");
+    assert!(said.contains("the same command with `--retry-failed`"), "{said}");
+    let failed = cells(&out);
+    assert_eq!(failed.len(), 1);
+    let error = failed[0]["error"]["text"].as_str().unwrap();
+    assert!(error.contains(&format!("no progress for 5 s: {held}")), "{error}");
+    assert!(open(&hpc).is_empty() && left(&hpc).is_empty() && left(&lab).is_empty());
+    assert_eq!(hpc.show(failed[0]["transfer"].as_str().unwrap())["state"], "cancelled");
+
+    hpc.ok(&["queue", "release", "test"]);
+    assert!(hpc.fails(3, &args).contains("1 of 1 cells are done"), "it is not run again unasked");
+    hpc.kill();
+    let again = [&args[..], &["--retry-failed"]].concat();
+    let mut sweep = start_told(&mut hpc.command(&again));
+    until_told(&mut sweep.1, "waiting for 600 s at most");
+    hpc.start();
+    let (said, code) = ended(sweep);
+    assert!(code == Some(0) && said.contains("1 failed cell to run again"), "{said}");
+    let [cell] = &cells(&out)[..] else { panic!("one line for one cell") };
+    assert!(cell["error"].is_null() && cell["id"] == failed[0]["id"], "{cell}");
+    assert!(cell["flags"][0].as_str().unwrap().starts_with("retried"), "{cell}");
+    assert_eq!(lines(&out.join("retried.jsonl")), failed);
+    assert!(hpc.ok(&["bench", "sweep", "--show", args[4]]).contains(" failed before: "));
+    assert!(left(&hpc).is_empty() && left(&lab).is_empty());
+}
+
+/// Promise: an interrupted sweep, and one that is refused, name what they have left in the stores
+/// and the command that removes it. The command removes all of it, also after a kill, and also if a
+/// data set has changed; the results stay.
+#[test]
+fn an_abandoned_sweep_is_removed() {
+    let root = Scratch::in_memory();
+    let (hpc, lab) = sites(root.path());
+    fs::create_dir(lab.store.join("set")).unwrap();
+    fs::write(lab.store.join("set/one"), "1").unwrap();
+    let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
+    let text = one_cell(&lab).replace("[\"3x1MiB\"]", "[\"3x1MiB\", \"dir:set\"]");
+    fs::write(&matrix, &text).unwrap();
+    let shown = out.to_str().unwrap();
+    let args = ["bench", "sweep", matrix.to_str().unwrap(), "--out", shown];
+    let clean = ["bench", "sweep", "--clean", shown];
+    assert!(hpc.fails(2, &clean).contains("has no sweep"));
+    hpc.ok(&["queue", "hold", "test", "--store", "data"]);
+    let sweep = start_told(&mut hpc.command(&args));
+    until_held(&hpc);
+    signal(sweep.0.id(), Signal::INT);
+    let (said, code) = ended(sweep);
+    let id = read(&out.join("run.json"))["id"].as_str().unwrap().to_owned();
+    let places = ["lab", "hpc"].map(|site| format!("{site}:data/eval/.penstock-sweep-{id}"));
+    let names = |said: &str| {
+        let command = format!("`penstock bench sweep --clean {shown}` removes");
+        let is_named = said.contains(&command) && places.iter().all(|place| said.contains(place));
+        assert!(is_named, "{said}");
+    };
+    assert_eq!(code, Some(130), "{said}");
+    names(&said);
+
+    let mut killed = start(&mut hpc.command(&args));
+    let held = until_held(&hpc);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    fs::write(&matrix, format!("warmup = 1\n{}", text.replace("warmup = 0\n", ""))).unwrap();
+    let said = hpc.fails(6, &args);
+    assert!(said.contains("another matrix"), "{said}");
+    names(&said);
+    fs::write(&matrix, &text).unwrap();
+    fs::write(lab.store.join("set/two"), "2").unwrap();
+    let said = hpc.fails(6, &args);
+    assert!(said.contains("data set `dir:set` has changed"), "{said}");
+    names(&said);
+
+    assert_eq!((left(&hpc).len(), left(&lab).len()), (1, 1));
+    let cleaned = hpc.ok(&clean);
+    assert_eq!(cleaned, format!("removed {}\nremoved {}\n", places[0], places[1]));
+    assert!(left(&hpc).is_empty() && left(&lab).is_empty());
+    assert_eq!(hpc.show(held.as_str().unwrap())["state"], "cancelled");
+    assert!(lab.store.join("set/two").exists() && out.join("run.json").exists());
+    assert!(hpc.ok(&clean).contains("is not there"));
+}
+
+/// Promise: a storage benchmark that a restart of its daemon has lost is begun again, and the sweep
+/// continues.
+#[test]
+fn a_benchmark_is_begun_again_after_a_restart() {
+    let root = Scratch::in_memory();
+    let (hpc, mut lab) = sites(root.path());
+    let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
+    let storage = "[storage]\nmeasure = true\nsizes = \"8KiB\"\nseconds = 2\nrepeats = 1\n";
+    fs::write(&matrix, format!("{}{storage}", one_cell(&lab))).unwrap();
+    let args = ["bench", "sweep", matrix.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let sweep = start_told(&mut hpc.command(&args));
+    let mut known = Value::Null;
+    Wait::new("a benchmark of the source").is(|| {
+        let list = lab.lines(&["bench", "show", "data", "--json"]);
+        known = list.first().map(|first| first["id"].clone()).unwrap_or_default();
+        !known.is_null()
+    });
+    lab.kill();
+    lab.start();
+    let (said, code) = ended(sweep);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the benchmark has gone") && said.contains("begun again"), "{said}");
+    let before = read(&out.join("storage/lab-data.before.json"));
+    assert!(before["state"] == "done" && before["id"] != known, "{before}");
+    assert!(left(&hpc).is_empty() && left(&lab).is_empty());
+}
+
+/// Promise: a user who may not write in the directories is told what to do before anything is made;
+/// where only the directories of the daemon are closed, before any data set is.
+#[test]
+fn another_user_is_told_before_a_data_set_is_made() {
+    if !is_root("another_user_is_told_before_a_data_set_is_made") {
+        return;
+    }
+    let root = Scratch::on_disk();
+    let (mut hpc, lab) = sites(root.path());
+    let (run, home) = (root.path().join("run"), root.path().join("home"));
+    for directory in [&run, &home] {
+        fs::create_dir(directory).unwrap();
+    }
+    let socket = run.join("penstock.sock");
+    let accounts = format!(
+        "[auth]\nsocket_group = \"nogroup\"\nsocket = \"{}\"\n[auth.unix]\n\
+         \"@nogroup\" = \"role:operator\"\n",
+        socket.display()
+    );
+    hpc.set_config(&format!("{}\n{accounts}", hpc.config()));
+    hpc.kill();
+    hpc.start();
+    let matrix = root.path().join("m.toml");
+    let text = one_cell(&lab);
+    fs::write(&matrix, text.split("[daemons]").next().unwrap()).unwrap();
+    set_mode(root.path(), 0o755);
+    set_mode(&home, 0o777);
+    for site in [&hpc, &lab] {
+        set_mode(&site.store, 0o755);
+    }
+    let out = home.join("out");
+    let refused = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(program_of_others(root.path())).args(["bench", "sweep"]).arg(&matrix);
+        command.arg("--out").arg(&out).arg("--dir").arg(&run).current_dir(&home);
+        let output = command.env("HOME", &home).stdin(Stdio::null()).output().unwrap();
+        let said = told(&output);
+        assert_eq!(output.status.code(), Some(NOT_AUTHORISED), "{said}");
+        assert!(said.contains("this user may not write in"), "{said}");
+        assert!(said.contains("run the sweep as root or as the user of the daemon"), "{said}");
+        said
+    };
+    refused();
+    assert!(!out.exists() && left(&hpc).is_empty() && left(&lab).is_empty());
+    for site in [&hpc, &lab] {
+        chown(site.store.join("eval"), Some(65534), Some(65534)).unwrap();
+    }
+    let said = refused();
+    assert!(said.contains("--clean"), "{said}");
+    for site in [&hpc, &lab] {
+        assert_eq!(files_below(&site.store.join("eval")).len(), 0);
+    }
+    let said = hpc.ok(&["bench", "sweep", "--clean", out.to_str().unwrap()]);
+    assert!(left(&hpc).is_empty() && said.contains("removed hpc:data/eval"), "{said}");
+    // The store of the other site is not known to be here: its empty directories stay.
+    assert_eq!(files_below(&lab.store.join("eval")).len(), 0);
 }
 
 /// Checks the files of a complete run.

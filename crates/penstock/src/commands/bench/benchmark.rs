@@ -7,6 +7,27 @@ use penstock_proto::id::{Name, TransferId};
 
 use crate::client::Client;
 
+/// Returns a benchmark as it is now; none if the site does not know it any more.
+///
+/// # Errors
+/// The answer of the daemon.
+pub(super) fn look(
+    client: &Client,
+    store: &Name,
+    id: TransferId,
+) -> anyhow::Result<Option<Benchmark>> {
+    let list: BenchmarkList = client.get(&LIST_BENCHMARKS.uri(&[store]))?;
+    Ok(list.items.into_iter().find(|benchmark| benchmark.id == id))
+}
+
+/// Returns the error of a benchmark that the site does not know any more.
+pub(super) fn gone() -> Failure {
+    let title = "the benchmark has gone: the daemon was restarted, or another peer is the \
+                 controller now";
+    Failure::new(ExitCode::Temporary, title)
+        .hint("run the same command again; a daemon removes what is left when it starts")
+}
+
 /// Waits for the end of a benchmark, and returns how it ended; `wait` waits between two looks, and
 /// is given the last one.
 ///
@@ -19,11 +40,7 @@ pub(super) fn ended(
     mut wait: impl FnMut(&Benchmark) -> anyhow::Result<()>,
 ) -> anyhow::Result<Benchmark> {
     loop {
-        let list: BenchmarkList = client.get(&LIST_BENCHMARKS.uri(&[store]))?;
-        let Some(found) = list.items.into_iter().find(|benchmark| benchmark.id == id) else {
-            let title = "the benchmark has gone: another peer is the controller now";
-            return Err(Failure::new(ExitCode::Temporary, title).into());
-        };
+        let found = look(client, store, id)?.ok_or_else(gone)?;
         if found.state != BenchmarkState::Running {
             return Ok(found);
         }

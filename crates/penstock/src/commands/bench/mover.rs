@@ -1,5 +1,10 @@
-//! Transfers of a benchmark: submitted, followed through a restart of the daemon, cancelled.
+//! Transfers of a benchmark: submitted, followed through a restart of the daemon, cancelled. A
+//! transfer that makes no progress for too long is cancelled with its reason.
 
+mod outage;
+mod stall;
+
+use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,11 +22,12 @@ use serde::{Deserialize, Serialize};
 
 use super::interruption::{Interruption, interrupted};
 use crate::client::{Client, Next};
+use outage::Outage;
+pub(crate) use outage::patiently;
+use stall::{Stall, Standing};
 
-/// Longest time without an answer of the daemon. A restart takes seconds.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// Wait before a daemon that did not answer is asked again.
-const AGAIN: Duration = Duration::from_millis(300);
+/// Interval at which the end of a transfer that was cancelled is looked for.
+const LOOK: Duration = Duration::from_millis(300);
 /// Longest wait for the end of a transfer that was cancelled.
 const CANCEL_TIME: Duration = Duration::from_secs(60);
 /// Most characters of a label.
@@ -35,6 +41,8 @@ pub(crate) struct Mover<'a> {
     pub(crate) interruption: &'a Interruption,
     /// Begin of the labels of its transfers, by which those that it has left are found.
     pub(crate) label: String,
+    /// Time without progress after which a transfer is cancelled.
+    pub(crate) stall: Duration,
 }
 
 /// Moments of a transfer, in seconds since its submission.
@@ -53,6 +61,8 @@ pub(crate) struct Times {
 pub(crate) struct Moved {
     pub(crate) view: TransferView,
     pub(crate) times: Times,
+    /// The wait for which it was cancelled, in words, if it was.
+    stalled: Option<String>,
 }
 
 impl Moved {
@@ -60,10 +70,12 @@ impl Moved {
     pub(crate) fn error(&self) -> Option<anyhow::Error> {
         let view = &self.view;
         (view.state != TransferState::Done).then(|| {
-            let code = view.exit.map_or(ExitCode::Unclassified, exit_code);
             let (short, state) = (view.id.short(), view.state.as_str());
-            let message = format!("transfer {short} {state}: {}", view.reason);
-            let failure = Failure::new(code, message);
+            let (code, why) = match &self.stalled {
+                Some(stalled) => (ExitCode::Temporary, stalled),
+                None => (view.exit.map_or(ExitCode::Unclassified, exit_code), &view.reason),
+            };
+            let failure = Failure::new(code, format!("transfer {short} {state}: {why}"));
             let failure = match view.failures.first.first() {
                 Some(item) => failure.caused_by(format!("{}: {}", item.path, item.message)),
                 None => failure,
@@ -79,11 +91,29 @@ struct Watch {
     times: Times,
     heard: Instant,
     summary: Option<TransferEvent>,
+    stall: Stall,
+    /// The reason of a wait that has lasted for too long.
+    stalled: Option<String>,
 }
 
 impl Watch {
+    /// Returns the watch over a transfer that begins now, and may make no progress for `stall`.
+    fn new(stall: Duration) -> Self {
+        let since = Instant::now();
+        let times = Times { submitted: Some(now()), ..Times::default() };
+        let (summary, stalled) = (None, None);
+        Self { since, times, heard: since, summary, stall: Stall::new(stall), stalled }
+    }
+
+    fn is_over(&self) -> bool {
+        self.summary.is_some() || self.stalled.is_some()
+    }
+
     fn see(&mut self, event: &Event) {
-        self.heard = Instant::now();
+        let gap = mem::replace(&mut self.heard, Instant::now()).elapsed();
+        if let Event::Status(status) = event {
+            self.see_progress(status, gap);
+        }
         let seconds = self.since.elapsed().as_secs_f64();
         let (event, is_end) = match event {
             Event::Status(event) => (event, false),
@@ -103,14 +133,25 @@ impl Watch {
             self.summary = Some(event.clone());
         }
     }
+
+    fn see_progress(&mut self, status: &TransferEvent, gap: Duration) {
+        match self.stall.handle_status(status, gap) {
+            Standing::Usual => {}
+            Standing::Waits(why) => {
+                exit::warn(&format!("transfer {} makes no progress: {why}", status.id.short()));
+            }
+            Standing::Stalled(why) => self.stalled = Some(why),
+        }
+    }
 }
 
 impl Mover<'_> {
-    /// Runs a transfer until it ends. A transfer that was interrupted is cancelled.
+    /// Runs a transfer until it ends. A transfer that was interrupted, or makes no progress for
+    /// the time of the mover, is cancelled.
     ///
     /// # Errors
     /// [`Refused`] if the request was; exit 130 if a signal came; the daemon gives no answer for
-    /// ten minutes.
+    /// ten minutes; a transfer that was cancelled does not end.
     pub(crate) fn run(
         &self,
         what: &str,
@@ -124,20 +165,26 @@ impl Mover<'_> {
             attempts_max: Some(ATTEMPTS_MAX),
             ..TransferRequest::new(id, source, target, options)
         };
-        let since = Instant::now();
-        let times = Times { submitted: Some(now()), ..Times::default() };
-        let mut watch = Watch { since, times, heard: since, summary: None };
+        let mut watch = Watch::new(self.stall);
         self.submit(request)?;
-        watch.times.accepted = Some(since.elapsed().as_secs_f64());
+        watch.heard = Instant::now();
+        watch.times.accepted = Some(watch.since.elapsed().as_secs_f64());
         if let Err(error) = self.follow(id, &mut watch) {
             if exit::code_of(&error) == ExitCode::Interrupted {
-                self.cancel(id)?;
+                self.cancel(id, "was interrupted")?;
                 return Err(interrupted());
             }
             return Err(error);
         }
-        let view = self.ask_patiently(|client| client.get(&SHOW_TRANSFER.uri(&[&id])))?;
-        Ok(Moved { view, times: watch.times })
+        let wait = |why| format!("no progress for {} s: {why}", self.stall.as_secs());
+        let stalled = watch.stalled.map(wait);
+        if let Some(wait) = &stalled {
+            self.cancel(id, &format!("has made {wait}"))?;
+        }
+        let view: TransferView =
+            self.ask_patiently(|client| client.get(&SHOW_TRANSFER.uri(&[&id])))?;
+        let stalled = stalled.filter(|_| view.state == TransferState::Cancelled);
+        Ok(Moved { view, times: watch.times, stalled })
     }
 
     fn submit(&self, request: TransferRequest) -> anyhow::Result<()> {
@@ -150,24 +197,27 @@ impl Mover<'_> {
         })
     }
 
+    /// Follows a transfer until it ends, or stalls.
     fn follow(&self, id: TransferId, watch: &mut Watch) -> anyhow::Result<()> {
+        let mut outage = Outage::since(watch.heard);
         loop {
             self.interruption.check()?;
+            let before = watch.heard;
             let followed = self.client.follow(&FOLLOW_TRANSFER.uri(&[&id]), |event| {
                 watch.see(event);
-                let is_over = watch.summary.is_some() || self.interruption.is_asked();
+                let is_over = watch.is_over() || self.interruption.is_asked();
                 Ok(if is_over { Next::Enough } else { Next::More })
             });
-            if watch.summary.is_some() {
+            if watch.is_over() {
                 return Ok(());
             }
-            if let Err(error) = followed
-                && (exit::code_of(&error) != ExitCode::Temporary
-                    || watch.heard.elapsed() > PATIENCE)
-            {
-                return Err(error);
+            if watch.heard > before {
+                outage = Outage::since(watch.heard);
             }
-            thread::sleep(AGAIN);
+            let error = followed.err().unwrap_or_else(|| {
+                Failure::new(ExitCode::Temporary, "the events of the transfer broke off").into()
+            });
+            thread::sleep(outage.handle(error)?);
         }
     }
 
@@ -179,22 +229,14 @@ impl Mover<'_> {
         &self,
         ask: impl Fn(&Client) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let begun = Instant::now();
-        loop {
-            match ask(self.client) {
-                Err(error)
-                    if exit::code_of(&error) == ExitCode::Temporary
-                        && begun.elapsed() < PATIENCE =>
-                {
-                    self.interruption.sleep(AGAIN)?;
-                }
-                answer => return answer,
-            }
-        }
+        patiently(|time| self.interruption.sleep(time), || ask(self.client))
     }
 
-    /// Cancels a transfer, and waits for its end.
-    fn cancel(&self, id: TransferId) -> anyhow::Result<()> {
+    /// Cancels a transfer, and waits for its end; `why` follows its name in the error.
+    ///
+    /// # Errors
+    /// It does not end within a minute.
+    fn cancel(&self, id: TransferId, why: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
         let cancel = Action::Cancel.endpoint().uri(&[&id]);
         let mut refused = self.client.post_bytes(&cancel, Vec::new()).err();
@@ -206,11 +248,12 @@ impl Mover<'_> {
                 }
                 _ => {}
             }
-            thread::sleep(AGAIN);
+            thread::sleep(LOOK);
         }
-        let message = format!("transfer {} was interrupted, and did not end in time", id.short());
+        let (short, seconds) = (id.short(), CANCEL_TIME.as_secs());
+        let message = format!("transfer {short} {why}; it did not end in {seconds} s");
         let failure = Failure::new(ExitCode::Temporary, message)
-            .hint("the same command cancels it, and continues");
+            .hint(format!("`penstock transfer cancel {short}` cancels it"));
         Err(match refused {
             Some(error) => failure.caused_by(error).into(),
             None => failure.into(),
@@ -233,7 +276,7 @@ impl Mover<'_> {
                 "transfer {} of an earlier process is cancelled",
                 transfer.id.short()
             ));
-            self.cancel(transfer.id)?;
+            self.cancel(transfer.id, "of an earlier process was cancelled")?;
         }
         if self.interruption.is_asked() { Err(interrupted()) } else { Ok(()) }
     }
@@ -275,8 +318,7 @@ mod tests {
     /// byte.
     #[test]
     fn moments_are_the_first() {
-        let now = Instant::now();
-        let watch = || Watch { since: now, times: Times::default(), heard: now, summary: None };
+        let watch = || Watch { times: Times::default(), ..Watch::new(Duration::from_secs(60)) };
         let part = Progress { bytes_verified: 5, bytes_found: 9, ..Progress::default() };
         let all = Progress { scan_complete: true, bytes_durable: 9, ..part.clone() };
         let mut long = watch();

@@ -1,5 +1,7 @@
 //! The transfers of a measurement: a warm-up of each way, then repeats by turns.
 
+use std::time::Duration;
+
 use penstock_api::endpoints::{GET_SERIES, SHOW_STATUS};
 use penstock_api::rest::StatusView;
 use penstock_api::statistics::TransferSeries;
@@ -26,6 +28,8 @@ const FIRST_BYTES: u64 = 4 * MIB;
 const GROWTH: u64 = 8;
 /// Part of the time from which on such a transfer tells the rate.
 const ENOUGH: f64 = 0.25;
+/// Time without progress after which a transfer is cancelled.
+const STALL: Duration = Duration::from_secs(300);
 /// Time of iperf3 where bytes are given, in seconds.
 const IPERF3_SECONDS: u32 = 10;
 
@@ -55,6 +59,7 @@ impl Course<'_> {
             client: self.client,
             interruption: self.interruption,
             label: format!("{LABEL} {id}"),
+            stall: STALL,
         };
         let began = Timestamp::of_seconds(penstock_sys::now_seconds());
         if self.args.iperf3.is_some() {

@@ -1,13 +1,24 @@
 //! `iperf3` to a server at the other end, beside the transfers.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use penstock_exit::{ExitCode, Failure};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::commands::plan::nameless;
+
+/// Longest time until the server accepts the connection, in milliseconds.
+const CONNECT_MS: &str = "5000";
+/// Time beyond its own after which a run is killed.
+const LATE: Duration = Duration::from_secs(30);
+/// Interval at which the end of a run is looked for.
+const LOOK: Duration = Duration::from_millis(50);
 /// Connections of a run.
 const CONNECTIONS: &str = "4";
 /// Port of a server unless another one is given.
@@ -61,20 +72,24 @@ impl Iperf3Server {
         Ok(())
     }
 
-    /// Runs iperf3 for some seconds, from this host or to it. Blocks so long.
+    /// Runs iperf3 for some seconds, from this host or to it. Blocks so long, and 30 s more at
+    /// most.
     ///
     /// # Errors
-    /// It is not installed, the server does not answer, or it reports an error.
+    /// It is not installed, the server does not answer, it reports an error, or it does not end.
     pub(super) fn measure(&self, seconds: u32, is_outward: bool) -> anyhow::Result<Iperf3Run> {
+        let most = Duration::from_secs(seconds.into()) + LATE;
         let (port, seconds) = (self.port.to_string(), seconds.to_string());
         let mut command = Command::new("iperf3");
         command.args(["--client", &self.host, "--port", &port, "--time", &seconds]);
-        command.args(["--json", "--parallel", CONNECTIONS]);
+        command.args(["--json", "--parallel", CONNECTIONS, "--connect-timeout", CONNECT_MS]);
         if !is_outward {
             command.arg("--reverse");
         }
-        let output = command.stdin(Stdio::null()).output().map_err(cannot_run)?;
-        let bits_per_s = rate_of(&output.stdout).map_err(|why| {
+        let report = output_within(&mut command, most).map_err(cannot_run)?;
+        let late = || format!("it did not end within {} s, and was killed", most.as_secs());
+        let rate = report.ok_or_else(late).and_then(|report| rate_of(&report));
+        let bits_per_s = rate.map_err(|why| {
             let message = format!("`iperf3` to {}:{} failed", self.host, self.port);
             Failure::new(ExitCode::Temporary, message)
                 .caused_by(why)
@@ -88,6 +103,28 @@ fn cannot_run(error: io::Error) -> Failure {
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     let failure = Failure::io("run `iperf3`", error);
     if is_missing { failure.hint("install iperf3, or leave out `--iperf3`") } else { failure }
+}
+
+/// Runs a command, and returns its standard output. A command that does not end within `most` is
+/// killed, and there is no output then.
+fn output_within(command: &mut Command, most: Duration) -> io::Result<Option<Vec<u8>>> {
+    // No pipe, which would have to be read meanwhile.
+    let mut output: File = nameless()?;
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let kill_at = Instant::now() + most;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= kill_at {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+    }
+    let mut text = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut text)?;
+    Ok(Some(text))
 }
 
 /// Returns the rate in the JSON that iperf3 writes, or the error in it.
@@ -117,6 +154,20 @@ mod tests {
         for wrong in ["", ":99", "dtn1:x", "--server"] {
             assert!(server(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// Promise: the output of a run is read as a whole, and a run that does not end is killed.
+    #[test]
+    fn a_run_has_an_end() {
+        let run = |words: &[&str], most| {
+            let mut command = Command::new(words[0]);
+            output_within(command.args(&words[1..]), most)
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(run(&["echo", "{}"], hour).unwrap().as_deref(), Some(&b"{}\n"[..]));
+        assert!(run(&["sleep", "3600"], Duration::ZERO).unwrap().is_none());
+        let error = run(&["no-such-program"], hour).unwrap_err();
+        assert!(cannot_run(error).to_string().contains("iperf3"));
     }
 
     /// Promise: the rate is that of the receiver, and an error is shown as iperf3 words it.

@@ -6,7 +6,7 @@
 //! drawn by chance.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,11 @@ use penstock_proto::id::TransferId;
 use penstock_proto::units::{counted, format_bytes};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng as _, SeedableRng as _};
+use rustix::fs::{Access, AtFlags, CWD, accessat, syncfs};
 
 use super::ends::{End, Ends};
 use super::matrix::{DatasetName, Direction, Matrix, Origin};
-use super::record::Dataset;
+use super::record::{DIRECTORY, Dataset};
 use crate::commands::bench::interruption::interrupted;
 use crate::commands::bench::mover::Mover;
 use crate::dataset::{Counts, Filled, Shape, fill, path_within};
@@ -32,6 +33,9 @@ use crate::dataset::{Counts, Filled, Shape, fill, path_within};
 const SAMPLE_FILES: usize = 64;
 /// Bytes that a file takes beside its content, at most, where room is reckoned.
 const FILE_BYTES: u64 = 4096;
+/// The next step where this user may not write.
+const AS_USER: &str = "run the sweep as root or as the user of the daemon; or make the data set \
+                       with `penstock dataset make`, and name it as dir:PATH";
 
 /// A data set that was counted, with the paths of some of its files.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,7 +163,7 @@ pub(super) struct Directories<'a> {
 
 impl Directories<'_> {
     fn own(&self, end: &End, below: &str) -> PathText {
-        let name = format!(".penstock-sweep-{}", self.id);
+        let name = format!("{DIRECTORY}{}", self.id);
         end.path(&if below.is_empty() { name } else { format!("{name}/{below}") })
     }
 
@@ -212,9 +216,9 @@ impl Directories<'_> {
         let makes = matrix.datasets.iter().any(|name| matches!(name.origin, Origin::Made(_)));
         let (source, target) = (&self.ends.source, &self.ends.target);
         if makes || directions.contains(&Direction::Reverse) {
-            self.make_own(source)?;
+            mover.ask_patiently(|_| self.make_own(source))?;
         }
-        self.make_own(target)?;
+        mover.ask_patiently(|_| self.make_own(target))?;
         for name in &matrix.datasets {
             mover.interruption.check()?;
             self.provide(name, directions, mover, seed)?;
@@ -246,14 +250,16 @@ impl Directories<'_> {
         };
         let mut has = [matches!(name.origin, Origin::Existing(_)), false];
         if let Origin::Made(shape) = &name.origin {
-            let local = ends.map(|end| self.on_host(end, "data"));
-            for (at, data) in local.iter().enumerate() {
+            let may_make = |path: &PathBuf| is_whole(path) || path.parent().is_some_and(may_write);
+            let path = |end: &End| Some(self.on_host(end, "data")?.join(name.slug()));
+            let local = ends.map(|end| path(end).filter(may_make));
+            for (at, path) in local.iter().enumerate() {
                 // One that is not needed here is copied from here.
-                let Some(data) = data.as_ref().filter(|_| is_needed(at) || local[1 - at].is_none())
+                let Some(path) = path.as_ref().filter(|_| is_needed(at) || local[1 - at].is_none())
                 else {
                     continue;
                 };
-                make(&data.join(name.slug()), shape, seed, &ends[at].shown())?;
+                make(path, shape, seed, &ends[at].shown())?;
                 has[at] = true;
             }
         }
@@ -262,7 +268,8 @@ impl Directories<'_> {
                 continue;
             }
             if !has[1 - at] {
-                return Err(unreachable_store(name, ends[at]).into());
+                let local = ends.into_iter().find_map(|end| self.on_host(end, "data"));
+                return Err(cannot_make(name, &ends[at].shown(), local.as_deref()).into());
             }
             let from = match &name.origin {
                 Origin::Existing(path) => ends[0].at(path.clone(), true),
@@ -332,33 +339,49 @@ impl Directories<'_> {
         mover.ask_patiently(|_| self.ends.has_directory(end, &own))
     }
 
-    /// Removes all that the sweep has made in the stores. Where this host does not reach a store,
-    /// empty directories stay, which are named.
+    /// Removes all that the sweep has made in the stores, and returns what is left at each end.
+    /// Where this host does not reach a store, or may not write there, empty directories stay,
+    /// which are named.
     ///
     /// # Errors
-    /// As [`Directories::clear`].
-    pub(super) fn remove(&self, mover: &Mover<'_>) -> anyhow::Result<()> {
+    /// As [`Directories::clear`], with the place.
+    pub(super) fn remove(&self, mover: &Mover<'_>) -> anyhow::Result<[(Location, Remains); 2]> {
         let ends = [&self.ends.source, &self.ends.target];
+        let mut remains = ends.map(|end| (end.at(self.own(end, ""), false), Remains::NotThere));
         // One end may be emptied from a directory of the other.
-        for end in ends {
-            if self.is_there(end, mover)? {
+        for (end, (place, remains)) in ends.into_iter().zip(&mut remains) {
+            let empty = || -> anyhow::Result<Remains> {
+                if !self.is_there(end, mover)? {
+                    return Ok(Remains::NotThere);
+                }
                 self.empty(end, "run", mover)?;
                 self.empty(end, "data", mover)?;
-            }
+                Ok(Remains::Removed)
+            };
+            let failed = |error: anyhow::Error| error.context(format!("cannot empty {place}"));
+            *remains = empty().map_err(failed)?;
         }
-        for end in ends {
-            if let Some(path) = self.on_host(end, "")
-                && fs::remove_dir_all(&path).is_ok()
-            {
-                continue;
-            }
-            if self.is_there(end, mover)? {
-                let place = end.at(self.own(end, ""), false);
+        for (end, (place, remains)) in ends.into_iter().zip(&mut remains) {
+            let is_removed =
+                self.on_host(end, "").is_some_and(|path| fs::remove_dir_all(path).is_ok());
+            if !is_removed && self.is_there(end, mover)? {
+                *remains = Remains::EmptyDirectories;
                 exit::warn(&format!("empty directories stay in {place}: remove them there"));
             }
         }
-        Ok(())
+        Ok(remains)
     }
+}
+
+/// The state of a sweep's directory in a store after its removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remains {
+    /// It was not there before.
+    NotThere,
+    /// It is removed.
+    Removed,
+    /// It has no file any more.
+    EmptyDirectories,
 }
 
 /// Returns the name of the directory that tells one end from the other.
@@ -366,33 +389,86 @@ fn mark_of(end: &End) -> String {
     format!("at-{}-{}", end.site, end.store)
 }
 
-/// Makes a data set on this host, unless a mark beside it says that it is whole.
-fn make(path: &Path, shape: &Shape, seed: u64, place: &str) -> anyhow::Result<()> {
+/// Returns the mark beside a data set that says that it is whole.
+fn mark_beside(path: &Path) -> PathBuf {
     let mut mark = path.to_owned().into_os_string();
     mark.push(".made");
-    let mark = PathBuf::from(mark);
-    if mark.exists() {
+    PathBuf::from(mark)
+}
+
+fn is_whole(path: &Path) -> bool {
+    mark_beside(path).exists()
+}
+
+/// Returns whether this user may make files in a directory.
+fn may_write(directory: &Path) -> bool {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, directory, access, AtFlags::EACCESS).is_ok()
+}
+
+/// Makes a data set on this host, unless a mark beside it says that it is whole.
+fn make(path: &Path, shape: &Shape, seed: u64, place: &str) -> anyhow::Result<()> {
+    if is_whole(path) {
         return Ok(());
     }
     exit::warn(&format!("making {shape} in {place}"));
-    if fill(path, shape, seed)? == Filled::Interrupted {
+    let filled = fill(path, shape, seed).map_err(|error| match is_denied(&error) {
+        true => Failure::new(exit::code_of(&error), format!("{error:#}")).hint(AS_USER).into(),
+        false => error,
+    })?;
+    if filled == Filled::Interrupted {
         return Err(interrupted());
     }
-    // So that no cell competes with the writing of what was made.
-    let settle = || {
-        let made = File::create(&mark)?;
-        rustix::fs::syncfs(&made).map_err(std::io::Error::from)
-    };
-    Ok(settle().map_err(|error| Failure::io(format!("sync `{}`", path.display()), error))?)
+    let failed = |error| Failure::io(format!("sync `{}`", path.display()), error);
+    Ok(settle(path).map_err(failed)?)
 }
 
-fn unreachable_store(name: &DatasetName, end: &End) -> Failure {
-    let message =
-        format!("data set `{}` cannot be made in `{}` from this host", name.as_str(), end.shown());
-    Failure::new(ExitCode::Usage, message).hint(
-        "run the sweep on a host that has the directory of the store; or make the data set there \
-         with `penstock dataset make`, and name it as dir:PATH",
-    )
+/// Syncs a data set, so that no cell competes with the writing of what was made; then makes its
+/// mark, durably. So a mark that a power cut leaves is that of a whole data set.
+fn settle(path: &Path) -> io::Result<()> {
+    syncfs(File::open(path)?)?;
+    let mark = mark_beside(path);
+    File::create(&mark)?.sync_all()?;
+    File::open(mark.parent().unwrap_or(path))?.sync_all()
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|link| link.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == ErrorKind::PermissionDenied)
+}
+
+/// Checks that this host can make the data sets of a matrix. Nothing is made. A directory that the
+/// daemon makes later may still belong to its user alone.
+///
+/// # Errors
+/// It has neither directory of the matrix, or this user may write in neither.
+pub(super) fn check_makable(ends: &Ends, matrix: &Matrix) -> Result<(), Failure> {
+    let is_made = |name: &&DatasetName| matches!(name.origin, Origin::Made(_));
+    let Some(name) = matrix.datasets.iter().find(is_made) else { return Ok(()) };
+    let both = [&ends.source, &ends.target].into_iter();
+    let local = both.filter(|end| end.seems_local()).filter_map(|end| end.on_host(&end.dir));
+    let local: Vec<PathBuf> = local.collect();
+    if local.iter().any(|directory| may_write(directory)) {
+        return Ok(());
+    }
+    Err(cannot_make(name, &ends.source.shown(), local.first().map(PathBuf::as_path)))
+}
+
+/// Returns the failure of a data set for which this host has neither directory, or in whose
+/// `local` one this user may not write.
+fn cannot_make(name: &DatasetName, place: &str, local: Option<&Path>) -> Failure {
+    let name = name.as_str();
+    let message = format!("data set `{name}` cannot be made in `{place}` from this host");
+    match local {
+        Some(path) => Failure::new(ExitCode::NotAuthorised, message)
+            .caused_by(format!("this user may not write in `{}`", path.display()))
+            .hint(AS_USER),
+        None => Failure::new(ExitCode::Usage, message).hint(
+            "run the sweep on a host that has the directory of the store, as a user who may write \
+             there; or make the data set there with `penstock dataset make`, and name it as \
+             dir:PATH",
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -411,6 +487,42 @@ mod tests {
             Dataset { name, files, bytes, histogram: Vec::new() }
         };
         room(&matrix, &[set(10, 10 << 20), set(1, 1 << 30)])
+    }
+
+    /// Promise: a data set is made once: it has its mark when it is whole, and then is not touched.
+    #[test]
+    fn a_data_set_is_made_once() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("2x1KiB");
+        let shape: Shape = "2x1KiB".parse().unwrap();
+        assert!(may_write(root.path()) && !may_write(&path) && !is_whole(&path));
+        make(&path, &shape, 7, "a:b").unwrap();
+        assert!(is_whole(&path));
+        let file = path.join(path_within(2, 0));
+        fs::write(&file, "other").unwrap();
+        make(&path, &shape, 7, "a:b").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"other");
+        fs::remove_file(mark_beside(&path)).unwrap();
+        make(&path, &shape, 7, "a:b").unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().len(), 1024);
+    }
+
+    /// Promise: a user who may not write is told so, with the next step.
+    #[test]
+    fn a_denied_data_set_has_a_hint() {
+        let denied = io::Error::from(ErrorKind::PermissionDenied);
+        let error = Failure::io("make directory `x`", denied).into();
+        let full = Failure::io("make directory `x`", ErrorKind::StorageFull.into()).into();
+        assert!(is_denied(&error) && !is_denied(&full));
+        let name = DatasetName::try_from("1x1".to_owned()).unwrap();
+        let text = |local: Option<&Path>| {
+            let error = cannot_make(&name, "lab:data", local).into();
+            (format!("{error:#}"), exit::hint_of(&error).unwrap().to_owned())
+        };
+        let (denied, hint) = text(Some(Path::new("/srv/data")));
+        assert!(denied.contains("may not write in `/srv/data`") && hint.contains("as root"));
+        let (elsewhere, hint) = text(None);
+        assert!(!elsewhere.contains("may not") && hint.contains("on a host"), "{elsewhere}");
     }
 
     /// Promise: room is needed for what is made or copied, and for the largest cell at whatever end

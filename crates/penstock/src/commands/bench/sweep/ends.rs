@@ -19,10 +19,11 @@ use penstock_api::rest::{
     SubmitRequest,
 };
 use penstock_api::transfer::TransferRequest;
-use penstock_exit::{ExitCode, Failure, exit_code, failure};
+use penstock_exit::{ExitCode, Failure, failure};
 use penstock_proto::id::Name;
 
 use super::matrix::{Direction, Matrix};
+use super::record::Run;
 use crate::client::Client;
 use crate::commands::plan;
 
@@ -160,6 +161,21 @@ impl Ends {
         Ok(())
     }
 
+    /// Checks that the site is the one at which a sweep was begun.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub(super) fn check_site(&self, run: &Run) -> anyhow::Result<()> {
+        if run.asked == self.own.as_str() {
+            return Ok(());
+        }
+        let (begun, own) = (&run.asked, &self.own);
+        let message = format!("the sweep was begun at site `{begun}`, this is site `{own}`");
+        Err(Failure::new(ExitCode::Refused, message)
+            .hint(format!("ask a daemon of site `{begun}`, by `--dir` or `PENSTOCK_URL`"))
+            .into())
+    }
+
     /// Returns the ends from which and to which a direction goes.
     pub(super) fn of(&self, direction: Direction) -> (&End, &End) {
         match direction {
@@ -206,18 +222,16 @@ impl Ends {
         Err(error.context(format!("{what}, `{place}`, cannot be used")))
     }
 
-    /// Returns whether a directory is there, and can be listed.
+    /// Returns whether a directory is there.
     ///
     /// # Errors
-    /// A daemon does not answer now.
+    /// It cannot be listed; a daemon does not answer now.
     pub(super) fn has_directory(&self, end: &End, path: &PathText) -> anyhow::Result<bool> {
         let place = end.at(path.clone(), false);
         match self.client()?.look(&self.own, &place, &PathText::default())? {
             Ok(_) => Ok(true),
-            Err(problem) if exit_code(problem.exit) == ExitCode::Temporary => {
-                Err(failure(problem).into())
-            }
-            Err(_) => Ok(false),
+            Err(problem) if problem.code == ProblemCode::EntryUnknown => Ok(false),
+            Err(problem) => Err(failure(problem).into()),
         }
     }
 

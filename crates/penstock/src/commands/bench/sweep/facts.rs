@@ -13,18 +13,18 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::statistics::SiteStatistics;
 use penstock_api::timestamp::Timestamp;
 use penstock_daemon::http;
-use penstock_exit::{self as exit, ExitCode, Failure, failure};
-use penstock_proto::id::Name;
+use penstock_exit::{self as exit, ExitCode, Failure, exit_code, failure};
+use penstock_proto::id::{Name, TransferId};
 use serde_json::{Value, json};
 
 use super::ends::{End, Ends};
 use super::matrix::StorageWish;
 use super::measurement::busy_cores;
 use super::run_directory::RunDirectory;
-use crate::client::Client;
+use crate::client::{Answer, Client};
 use crate::commands::bench::benchmark as running;
 use crate::commands::bench::interruption::Interruption;
-use crate::commands::bench::mover::now;
+use crate::commands::bench::mover::{now, patiently};
 use crate::commands::transfer::measured::usable;
 
 /// Time for all peers to look at a store.
@@ -33,6 +33,8 @@ const LONG: Duration = Duration::from_secs(1800);
 const LOOK: Duration = Duration::from_millis(500);
 /// Time for the transfers of a store to end before it is measured.
 const USE_PATIENCE: Duration = Duration::from_secs(60);
+/// Wait before a benchmark that has failed is begun again: its daemon may be about to end.
+const BEGIN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Returns the facts of both sites. What a daemon does not tell is listed as missing.
 pub(super) fn facts(ends: &Ends) -> Value {
@@ -224,6 +226,12 @@ pub(super) fn measure(
     Ok(())
 }
 
+/// Runs a benchmark. One that fails, or that a restart of the daemon has ended, is begun again
+/// once.
+///
+/// # Errors
+/// A daemon refuses, or does not answer for ten minutes; the benchmark failed twice, or was
+/// cancelled; exit 130.
 fn benchmark(
     client: &Client,
     end: &End,
@@ -237,25 +245,67 @@ fn benchmark(
         sizes: wish.sizes.bytes().to_vec(),
         ..BenchmarkRequest::default()
     };
-    let started = start(client, end, &request, interruption)?;
-    let ended = running::ended(client, &end.store, started.id, |_| {
-        let Err(error) = interruption.sleep(LOOK) else { return Ok(()) };
-        client.delete(&END_BENCHMARK.uri(&[&end.store, &started.id]))?;
-        Err(error)
-    })?;
-    if ended.state == BenchmarkState::Done {
-        return Ok(ended);
+    let mut is_again = false;
+    loop {
+        let started = start(client, end, &request, interruption)?;
+        let failed = match ended(client, end, started.id, interruption)? {
+            Some(ended) if ended.state == BenchmarkState::Done => return Ok(ended),
+            Some(ended) => failure_of(end, &ended),
+            None => running::gone(),
+        };
+        let failed = anyhow::Error::from(failed);
+        if exit::code_of(&failed) != ExitCode::Temporary || is_again {
+            return Err(failed);
+        }
+        exit::warn(&format!("{failed:#}: it is begun again"));
+        is_again = true;
+        interruption.sleep(BEGIN_AGAIN)?;
     }
-    let message = format!("the benchmark of store `{}` failed", end.store);
-    let why = ended.problem.unwrap_or_default();
-    Err(Failure::new(ExitCode::Temporary, message).caused_by(why).into())
+}
+
+/// Returns the failure of a benchmark that has ended, and is not done.
+fn failure_of(end: &End, ended: &Benchmark) -> Failure {
+    let (store, site) = (&end.store, &end.site);
+    let (code, how) = match ended.state {
+        BenchmarkState::Cancelled => (ExitCode::Refused, "was cancelled"),
+        _ => (ExitCode::Temporary, "failed"),
+    };
+    let failure = Failure::new(code, format!("the benchmark of store `{store}` of `{site}` {how}"))
+        .hint("the same command measures the store again");
+    match &ended.problem {
+        Some(why) => failure.caused_by(why.clone()),
+        None => failure,
+    }
+}
+
+/// Waits for the end of a benchmark, also through a restart of its daemon; returns none if the site
+/// does not know it any more. One that is interrupted is ended.
+fn ended(
+    client: &Client,
+    end: &End,
+    id: TransferId,
+    interruption: &Interruption,
+) -> anyhow::Result<Option<Benchmark>> {
+    let wait = |time: Duration| {
+        interruption.sleep(time).inspect_err(|_| {
+            if let Err(error) = client.delete(&END_BENCHMARK.uri(&[&end.store, &id])) {
+                exit::warn(&format!("the benchmark of store {} continues: {error:#}", end.store));
+            }
+        })
+    };
+    loop {
+        match patiently(wait, || running::look(client, &end.store, id))? {
+            Some(found) if found.state == BenchmarkState::Running => wait(LOOK)?,
+            ended => return Ok(ended),
+        }
+    }
 }
 
 /// Starts a benchmark. A store that a transfer uses is asked for again, since the last one of the
 /// sweep may still end there.
 ///
 /// # Errors
-/// A daemon refuses; exit 130.
+/// A daemon refuses, or does not answer for ten minutes; exit 130.
 fn start(
     client: &Client,
     end: &End,
@@ -264,10 +314,19 @@ fn start(
 ) -> anyhow::Result<Benchmark> {
     let uri = START_BENCHMARK.uri(&[&end.store]);
     let give_up = Instant::now() + USE_PATIENCE;
+    let body = http::encode(request).map_err(failure)?;
+    let ask = || -> anyhow::Result<Answer> {
+        let answer = client.exchange_within(&uri, Some(body.clone()), &[], LONG)?;
+        match answer.problem() {
+            Some(problem) if exit_code(problem.exit) == ExitCode::Temporary => {
+                Err(failure(problem).into())
+            }
+            _ => Ok(answer),
+        }
+    };
     let mut is_told = false;
     loop {
-        let body = http::encode(request).map_err(failure)?;
-        let answer = client.exchange_within(&uri, Some(body), &[], LONG)?;
+        let answer = patiently(|time| interruption.sleep(time), &ask)?;
         let is_in_use = |problem: Problem| problem.code == ProblemCode::StoreInUse;
         if !answer.problem().is_some_and(is_in_use) || Instant::now() >= give_up {
             return answer.object();

@@ -26,6 +26,8 @@ const EXISTING: &str = "dir:";
 const NAME_MAX: usize = 120;
 /// Most repeats, and most warm-up rounds.
 const ROUNDS_MAX: u32 = 1000;
+/// Longest time without progress of a transfer, in seconds.
+const STALL_S_MAX: u32 = 24 * 3600;
 
 /// What is measured. Read from TOML; each list has one element at least.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +45,8 @@ pub(super) struct Matrix {
     pub(super) repeats: u32,
     pub(super) warmup: u32,
     pub(super) cool_down_s: u32,
+    /// Seconds without progress after which a transfer is cancelled, and its cell has failed.
+    pub(super) stall_s: u32,
     pub(super) seed: Option<u64>,
     pub(super) verify: VerifyBy,
     pub(super) modes: Modes,
@@ -62,6 +66,7 @@ impl Default for Matrix {
             repeats: 6,
             warmup: 1,
             cool_down_s: 10,
+            stall_s: 900,
             seed: None,
             verify: VerifyBy::Receipt,
             modes: Modes::default(),
@@ -502,6 +507,9 @@ impl Matrix {
         if self.warmup > ROUNDS_MAX {
             fault("warmup", "`warmup` is at most 1000");
         }
+        if !(1..=STALL_S_MAX).contains(&self.stall_s) {
+            fault("stall_s", &format!("`stall_s` is 1 to {STALL_S_MAX}"));
+        }
         let StorageWish { seconds, repeats, sizes, .. } = &self.storage;
         if !(1..=BENCHMARK_SECONDS_MAX).contains(seconds) {
             fault("storage.seconds", &format!("`seconds` is 1 to {BENCHMARK_SECONDS_MAX}"));
@@ -552,8 +560,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(Matrix, String)> {
     Ok((parse(path, &text)?, text))
 }
 
-/// Returns what differs between two matrices, a line for each key. The title and the addresses of
-/// daemons may: neither changes what is measured.
+/// Returns the differences between two matrices, a line for each key. The title, the time without
+/// progress and the addresses of daemons may differ: none of these changes what is measured.
 pub(super) fn differences(before: &Matrix, now: &Matrix) -> Vec<String> {
     let fields = |matrix: &Matrix| {
         let mut fields = BTreeMap::new();
@@ -564,7 +572,7 @@ pub(super) fn differences(before: &Matrix, now: &Matrix) -> Vec<String> {
     let (before, now) = (fields(before), fields(now));
     let keys: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let text = |value: Option<&String>| value.map_or("nothing", String::as_str).to_owned();
-    let may_differ = |key: &str| key == "title" || key.starts_with("daemons.");
+    let may_differ = |key: &str| ["title", "stall_s"].contains(&key) || key.starts_with("daemons.");
     keys.into_iter()
         .filter(|key| !may_differ(key) && before.get(*key) != now.get(*key))
         .map(|key| format!("{key}: {} before, {} now", text(before.get(key)), text(now.get(key))))
@@ -665,6 +673,7 @@ mod tests {
         assert!(nested.contains("encryption"), "{nested}");
         for (extra, word) in [
             ("repeats = 0", "1 to 1000"),
+            ("stall_s = 0", "1 to 86400"),
             ("direction = \"back\"", "reverse"),
             ("[modes]\nlanes = [0]", "auto"),
             ("[modes]\nlanes = []", "no value"),
@@ -706,7 +715,7 @@ mod tests {
     #[test]
     fn differences_are_named() {
         let before = of(SMALL).unwrap();
-        let same = format!("# again\ntitle = \"x\"\n{SMALL}[daemons]\nlab = \"/a\"\n");
+        let same = format!("# again\ntitle = \"x\"\nstall_s = 5\n{SMALL}[daemons]\nlab = \"/a\"\n");
         let same = of(&same).unwrap();
         assert!(differences(&before, &same).is_empty());
         let more = of(&format!("{SMALL}repeats = 9\n[modes]\ndigest = [\"xxh3-128\"]\n")).unwrap();

@@ -13,6 +13,7 @@
 //! | `verification` | whether what was moved is right |
 //! | `facts` | hosts, settings and measured storage |
 //! | `running` | the sweep from begin to end |
+//! | `removal` | the removal of what an abandoned sweep has left in the stores |
 //! | `estimate` | the time that a sweep will take |
 //! | `statistics` | medians and their intervals |
 //! | `table` | the results in Markdown |
@@ -24,6 +25,7 @@ mod facts;
 mod matrix;
 mod measurement;
 mod record;
+mod removal;
 mod run_directory;
 mod running;
 mod schedule;
@@ -38,16 +40,12 @@ use penstock_exit::{self as exit, ExitCode};
 use penstock_proto::benchmark::BenchmarkOperation;
 use penstock_proto::units::{counted, format_bytes};
 
-use datasets::{Counted, room};
+use datasets::{Counted, check_makable, room};
 use ends::Ends;
-use matrix::{Direction, Matrix, Origin};
+use matrix::{Direction, Matrix};
 use schedule::{Planned, schedule};
 
-use crate::commands::bench::interruption::with_hint;
 use crate::output::duration;
-
-/// What an interruption leaves.
-const HINT: &str = "the same command continues, and repeats the cell that was running";
 
 /// Arguments of `penstock bench sweep`.
 #[derive(clap::Args)]
@@ -65,10 +63,10 @@ const HINT: &str = "the same command continues, and repeats the cell that was ru
 ]))]
 pub(super) struct SweepArgs {
     /// The matrix: places, data sets, modes, repeats, in TOML (docs/evaluation.md)
-    #[arg(required_unless_present = "show")]
+    #[arg(required_unless_present_any = ["show", "clean"])]
     matrix: Option<PathBuf>,
     /// Directory for the results
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["plan", "show"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["plan", "show", "clean"])]
     out: Option<PathBuf>,
     /// Print the cells, the room that they need and an estimate of the time, and change nothing
     #[arg(long)]
@@ -76,23 +74,33 @@ pub(super) struct SweepArgs {
     /// Print the results in a directory instead
     #[arg(long, value_name = "DIR", conflicts_with_all = ["matrix", "out", "plan"])]
     show: Option<PathBuf>,
+    /// Run cells that have failed again; `retried.jsonl` gets the lines that they had
+    #[arg(long, conflicts_with_all = ["plan", "show", "clean"])]
+    retry_failed: bool,
+    /// Remove all that a sweep has left in both stores; DIR has its results, which stay
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["matrix", "out", "plan", "show"])]
+    clean: Option<PathBuf>,
 }
 
 /// Runs it; blocks until all cells are run.
 ///
 /// # Errors
-/// As [`running::run`]; the directory to show has no sweep.
+/// As [`running::run`] and [`removal::run`]; the directory to show has no sweep.
 pub(super) fn run(args: &SweepArgs, directory: &Path) -> anyhow::Result<ExitCode> {
     if let Some(show) = &args.show {
         let run = run_directory::read_run(show)?;
         let cells = run_directory::read_cells(show)?;
-        exit::print(&table::table(&run, &cells))?;
+        exit::print(&table::table(&run, &cells, &run_directory::read_retried(show)?))?;
         return Ok(ExitCode::Done);
+    }
+    if let Some(clean) = &args.clean {
+        return removal::run(clean, directory);
     }
     match (&args.matrix, &args.out) {
         (Some(matrix), _) if args.plan => plan(matrix, directory),
         (Some(matrix), Some(out)) => {
-            running::run(matrix, out, directory).map_err(|error| with_hint(error, HINT))
+            let retry_failed = args.retry_failed;
+            running::run(running::Request { matrix, out, retry_failed, directory })
         }
         // The command line asks for both.
         _ => Ok(ExitCode::Usage),
@@ -128,12 +136,10 @@ fn plan(path: &Path, directory: &Path) -> anyhow::Result<ExitCode> {
         let needed = format_bytes(needed.bytes);
         exit::print(&format!("{}: needs {needed} at a time, {free}", end.shown()))?;
     }
-    let makes = matrix.datasets.iter().any(|name| matches!(name.origin, Origin::Made(_)));
-    if makes && !ends.source.seems_local() && !ends.target.seems_local() {
-        exit::warn(
-            "this host seems to have neither directory: data sets cannot be made from here; name \
-             existing ones as dir:PATH",
-        );
+    if let Err(failure) = check_makable(&ends, &matrix) {
+        let error = anyhow::Error::from(failure);
+        let hint = exit::hint_of(&error).unwrap_or_default();
+        exit::warn(&format!("{error:#}: {hint}"));
     }
     exit::print(&time(&ends, &matrix, &cells, &sets))?;
     Ok(ExitCode::Done)

@@ -4,6 +4,7 @@
 pub(super) mod examples;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use penstock_api::timestamp::Timestamp;
 use penstock_proto::id::TransferId;
@@ -15,6 +16,8 @@ use crate::dataset::Counts;
 
 /// The format of run directories that this release writes and reads.
 pub(super) const FORMAT: u32 = 1;
+/// Begin of the name of a sweep's directory in a store; its id follows.
+pub(super) const DIRECTORY: &str = ".penstock-sweep-";
 
 /// `run.json`: the sweep as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +45,28 @@ pub(super) struct Run {
     pub(super) modes: Vec<Mode>,
     /// Ids of all cells, in order.
     pub(super) cells: Vec<String>,
+}
+
+impl Run {
+    /// Returns the begin of the labels of its transfers.
+    pub(super) fn label(&self) -> String {
+        format!("sweep {}", self.id)
+    }
+
+    /// Returns the directories of the sweep at its source and its target.
+    pub(super) fn places(&self) -> [String; 2] {
+        [&self.source, &self.target].map(|end| format!("{end}/{DIRECTORY}{}", self.id))
+    }
+
+    /// Returns a hint with the command that removes the directories of the sweep from both stores;
+    /// the hint alone, if the sweep has ended. The results are in `path`.
+    pub(super) fn with_removal(&self, hint: &str, path: &Path) -> String {
+        if self.ended.is_some() {
+            return hint.to_owned();
+        }
+        let ([source, target], path) = (self.places(), path.display());
+        format!("{hint}; `penstock bench sweep --clean {path}` removes {source} and {target}")
+    }
 }
 
 /// A data set by its numbers.
@@ -114,6 +139,19 @@ pub(super) struct Cell {
     pub(super) transfer: Option<TransferId>,
     /// Release of the daemon.
     pub(super) penstock: String,
+}
+
+impl Cell {
+    /// Returns whether its verification has found wrong data.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.verify.as_ref().is_some_and(|verified| !verified.ok)
+    }
+
+    /// Returns whether it can be run again: it has failed, and has not moved wrong data, which no
+    /// other run undoes.
+    pub(super) fn is_retriable(&self) -> bool {
+        self.error.is_some() && !self.is_wrong()
+    }
 }
 
 /// Peers that worked for a transfer.

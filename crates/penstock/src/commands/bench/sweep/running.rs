@@ -1,6 +1,7 @@
 //! The sweep itself: prepares, runs the cells that are missing, cleans up.
 
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use penstock_api::endpoints::{GET_SERIES, GET_STATISTICS};
@@ -13,18 +14,18 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::TransferId;
 use penstock_proto::units::{counted, format_rate};
 
-use super::datasets::{Counted, Directories, check_room, count, room};
+use super::datasets::{Counted, Directories, check_makable, check_room, count, room};
 use super::ends::Ends;
 use super::facts;
 use super::matrix::{self, Matrix, Mode};
 use super::measurement::{self, Observed};
 use super::record::{Before, Cell, CellError, Dataset, FORMAT, Peers, Rates, Run};
-use super::run_directory::{RunDirectory, read_cells};
+use super::run_directory::{RunDirectory, read_cells, read_retried};
 use super::schedule::{Planned, schedule};
 use super::table::table;
 use super::verification;
 use crate::commands::bench::interruption::Interruption;
-use crate::commands::bench::mover::{Moved, Mover, Refused, now};
+use crate::commands::bench::mover::{Moved, Mover, Refused, now, patiently};
 
 /// Time after which the peers have recorded the last second of a transfer.
 const LAST_SECOND: Duration = Duration::from_millis(1200);
@@ -32,51 +33,112 @@ const LAST_SECOND: Duration = Duration::from_millis(1200);
 const LOAD_SECONDS: u64 = 5;
 const LOAD_SECONDS_MIN: u64 = 3;
 
+/// Flag of a cell that was run again.
+const RETRIED: &str = "retried after a failure, later than its block";
+
+/// A sweep as the command line names it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    pub(super) matrix: &'a Path,
+    /// Directory of the results.
+    pub(super) out: &'a Path,
+    /// Whether cells that have failed are run again.
+    pub(super) retry_failed: bool,
+    /// Site directory of the daemon.
+    pub(super) directory: &'a Path,
+}
+
 /// Runs a sweep, or continues it.
 ///
 /// # Errors
 /// The matrix has faults; the sites cannot be used; the directory has another sweep; exit 130. What
 /// fails in a cell is in its line.
-pub(super) fn run(matrix: &Path, out: &Path, directory: &Path) -> anyhow::Result<ExitCode> {
-    let (matrix, text) = matrix::read(matrix)?;
-    let resumed = RunDirectory::resume(out, &matrix)?;
-    let ends = Ends::ask(&matrix, directory)?;
-    let modes = matrix.modes.all();
+pub(super) fn run(request: Request<'_>) -> anyhow::Result<ExitCode> {
+    let (matrix, text) = matrix::read(request.matrix)?;
+    let resumed = RunDirectory::resume(request.out, &matrix)?;
     let drawn = || u64::from(rand::random::<u32>());
     let seed = resumed.as_ref().map(|resumed| resumed.run.seed);
     let seed = seed.or(matrix.seed).unwrap_or_else(drawn);
+    let ask = || {
+        let ends = Ends::ask(&matrix, request.directory)?;
+        let sets = check(&ends, &matrix, seed, resumed.is_none())?;
+        anyhow::Ok((ends, sets))
+    };
+    let (ends, sets) = match resumed {
+        // A mistake in a new sweep is told at once; the daemon of another one may be restarted.
+        None => ask()?,
+        Some(_) => patiently(
+            |time| {
+                thread::sleep(time);
+                Ok(())
+            },
+            ask,
+        )?,
+    };
+    let modes = matrix.modes.all();
     let cells = schedule(&matrix, &modes, seed);
-    let counted = check(&ends, &matrix, seed, resumed.is_none())?;
-    let datasets: Vec<Dataset> = counted.iter().map(|counted| counted.dataset.clone()).collect();
+    let datasets: Vec<Dataset> = sets.iter().map(|counted| counted.dataset.clone()).collect();
     let run = match resumed {
-        Some(resumed) => {
-            check_same(&resumed.run, &ends, &datasets)?;
+        Some(mut resumed) => {
+            check_same(&resumed, &ends, &datasets)?;
+            if request.retry_failed {
+                let failed = counted(resumed.retry_failed()? as u64, "failed cell");
+                exit::warn(&format!("{failed} to run again"));
+            }
             resumed
         }
         None => {
+            check_makable(&ends, &matrix)?;
             let run = new_run(&ends, &matrix, (seed, &cells), (&modes, datasets));
-            RunDirectory::begin(out, &text, run)?
+            RunDirectory::begin(request.out, &text, run)?
         }
     };
     let (done, all) = (run.done(), cells.len());
     exit::warn(&format!("sweep {}, seed {seed}: {done} of {all} cells are done", run.run.id));
     let interruption = Interruption::catch()?;
     let directories = Directories { ends: &ends, id: run.run.id.clone() };
-    let label = format!("sweep {}", run.run.id);
-    let mover = Mover { client: ends.client()?, interruption: &interruption, label };
+    let (label, stall) = (run.run.label(), Duration::from_secs(matrix.stall_s.into()));
+    let mover = Mover { client: ends.client()?, interruption: &interruption, label, stall };
     let mut sweep =
-        Sweep { ends: &ends, matrix, modes, counted, run, directories, mover, rtt: None };
+        Sweep { ends: &ends, matrix, modes, counted: sets, run, directories, mover, rtt: None };
     if sweep.run.run.ended.is_none() {
-        sweep.work(&cells)?;
+        sweep.work(&cells).map_err(|error| with_next_step(&error, &sweep.run))?;
     }
-    let cells = read_cells(sweep.run.path())?;
-    exit::print(&table(&sweep.run.run, &cells))?;
-    let is_wrong = |cell: &Cell| cell.verify.as_ref().is_some_and(|verified| !verified.ok);
+    outcome(&sweep.run)
+}
+
+/// Prints the results of a sweep that is complete.
+fn outcome(run: &RunDirectory) -> anyhow::Result<ExitCode> {
+    let cells = read_cells(run.path())?;
+    exit::print(&table(&run.run, &cells, &read_retried(run.path())?))?;
+    if cells.iter().any(Cell::is_retriable) {
+        exit::warn("the same command with `--retry-failed` runs failed cells again");
+    }
     Ok(match () {
-        () if cells.iter().any(is_wrong) => ExitCode::Integrity,
+        () if cells.iter().any(Cell::is_wrong) => ExitCode::Integrity,
         () if cells.iter().any(|cell| cell.error.is_some()) => ExitCode::SomeFailed,
         () => ExitCode::Done,
     })
+}
+
+/// Adds to an error in the middle of a sweep how to continue, and how to remove what the sweep has
+/// made.
+fn with_next_step(error: &anyhow::Error, run: &RunDirectory) -> anyhow::Error {
+    let code = exit::code_of(error);
+    let hint = match exit::hint_of(error) {
+        Some(hint) => hint,
+        None if code == ExitCode::Interrupted => {
+            "the same command continues, and repeats the cell that was running"
+        }
+        None => "the same command continues",
+    };
+    let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
+    let hint = run.run.with_removal(hint, run.path());
+    let failure = Failure::new(code, error.to_string()).hint(hint);
+    match causes.is_empty() {
+        true => failure.into(),
+        false => failure.caused_by(causes.join(": ")).into(),
+    }
 }
 
 /// Checks what can be checked before anything is changed; returns the data sets. `is_new` tells
@@ -104,18 +166,14 @@ pub(super) fn check(
     Ok(counted)
 }
 
-fn check_same(run: &Run, ends: &Ends, datasets: &[Dataset]) -> anyhow::Result<()> {
-    let message = if run.asked != ends.own.as_str() {
-        format!("the sweep was begun at site `{}`, this is site `{}`", run.asked, ends.own)
-    } else if let Some((before, _)) =
-        run.datasets.iter().zip(datasets).find(|(before, now)| before != now)
-    {
-        format!("data set `{}` has changed since the sweep began", before.name)
-    } else {
-        return Ok(());
-    };
+fn check_same(its: &RunDirectory, ends: &Ends, datasets: &[Dataset]) -> anyhow::Result<()> {
+    let run = &its.run;
+    ends.check_site(run)?;
+    let mut pairs = run.datasets.iter().zip(datasets);
+    let Some((before, _)) = pairs.find(|(before, now)| before != now) else { return Ok(()) };
+    let message = format!("data set `{}` has changed since the sweep began", before.name);
     let hint = "its figures could not be compared: begin another one in a new directory";
-    Err(Failure::new(ExitCode::Refused, message).hint(hint).into())
+    Err(Failure::new(ExitCode::Refused, message).hint(run.with_removal(hint, its.path())).into())
 }
 
 fn new_run(
@@ -221,10 +279,12 @@ impl Sweep<'_> {
             self.directories.source(&self.matrix.datasets[planned.dataset], planned.direction);
         let target = self.directories.target(&planned.id, planned.direction);
         let options = self.modes[planned.mode].options();
+        let begun = now();
         let moved = match self.mover.run(&planned.id, source.clone(), target.clone(), options) {
             Ok(moved) => moved,
             Err(error) => match error.downcast::<Refused>() {
                 Ok(Refused(refused)) => {
+                    cell.t.submitted = Some(begun);
                     cell.error = Some(CellError::of(&refused));
                     return Ok(cell);
                 }
@@ -235,6 +295,9 @@ impl Sweep<'_> {
         let observed = self.observe(moved.view.id, &cell);
         self.write_observed(&cell, &moved, &observed)?;
         fill(&mut cell, &moved, &observed);
+        if self.run.is_retried(&planned.id) {
+            cell.flags.push(RETRIED.to_owned());
+        }
         if let Some(error) = moved.error() {
             fail(&mut cell, &error);
             return Ok(cell);
@@ -413,7 +476,7 @@ fn fill(cell: &mut Cell, moved: &Moved, observed: &[Observed]) {
     cell.flags = measurement::flags(observed, &cell.before.busy_cores);
     cell.flags.extend(measurement::suite_flag(&cell.mode));
     if let Some(retries) = cell.retries.filter(|retries| *retries > 0) {
-        cell.flags.push(format!("{} of the transfer", counted(retries.into(), "retry")));
+        cell.flags.push(format!("retries of the transfer: {retries}"));
     }
     cell.transfer = Some(moved.view.id);
 }

@@ -13,8 +13,8 @@ const HEADS: [&str; 8] =
 /// Columns of numbers.
 const RIGHT: [bool; 8] = [false, false, false, true, true, true, true, true];
 
-/// Returns the table, with what is to be known of it in lines below.
-pub(super) fn table(run: &Run, cells: &[Cell]) -> String {
+/// Returns the table, with notes below it. `retried` are failed cells that were to be run again.
+pub(super) fn table(run: &Run, cells: &[Cell], retried: &[Cell]) -> String {
     let counted: Vec<&Cell> = cells.iter().filter(|cell| !cell.warmup).collect();
     let mut rows = vec![HEADS.map(str::to_owned)];
     for dataset in &run.datasets {
@@ -29,7 +29,7 @@ pub(super) fn table(run: &Run, cells: &[Cell]) -> String {
         }
     }
     let mut text = markdown(&rows);
-    for line in notes(run, cells) {
+    for line in notes(run, cells, retried) {
         text.push_str(&format!("\n{line}"));
     }
     text
@@ -105,7 +105,7 @@ fn row(names: [&str; 3], group: &Group, baseline: Option<&Group>) -> [String; 8]
     ]
 }
 
-fn notes(run: &Run, cells: &[Cell]) -> Vec<String> {
+fn notes(run: &Run, cells: &[Cell], retried: &[Cell]) -> Vec<String> {
     let mut notes = Vec::new();
     let ratio = format!(
         "ratio: median of the ratios to mode {} within blocks, with the interval that covers the \
@@ -118,9 +118,12 @@ fn notes(run: &Run, cells: &[Cell]) -> Vec<String> {
     if missing > 0 {
         notes.push(format!("{missing} of {} cells have not been run yet.", run.cells.len()));
     }
-    for cell in cells {
-        if let Some(error) = &cell.error {
-            notes.push(format!("- {} failed: {}", cell.id, error.text.replace('\n', " ")));
+    for (cells, when) in [(cells, ""), (retried, " before")] {
+        for cell in cells {
+            if let Some(error) = &cell.error {
+                let text = error.text.replace('\n', " ");
+                notes.push(format!("- {} failed{when}: {text}", cell.id));
+            }
         }
     }
     let mut flags: BTreeMap<&str, usize> = BTreeMap::new();
@@ -196,7 +199,7 @@ mod tests {
         warm.warmup = true;
         cells.push(warm);
         cells[3].flags = vec!["steal 6.0 % at hpc/h1".to_owned()];
-        let text = table(&run, &cells);
+        let text = table(&run, &cells, &[]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].contains("tls-blake3") && lines[2].ends_with(" 1 |"), "{text}");
         assert!(lines[2].contains("10.00 Mbit/s"), "{text}");
@@ -209,7 +212,9 @@ mod tests {
         let (code, why) = ("fatal".to_owned(), "no room".to_owned());
         cells[0].error = Some(CellError { code, text: why });
         cells[0].rate = None;
-        let text = table(&run, &cells[..2]);
-        assert!(text.contains("1 (1 failed)") && text.contains("no room"), "{text}");
+        let text = table(&run, &cells[..2], &[]);
+        assert!(text.contains("1 (1 failed)") && text.contains(" failed: no room"), "{text}");
+        let text = table(&run, &cells[1..2], &cells[..1]);
+        assert!(!text.contains("1 failed") && text.contains(" failed before: no room"), "{text}");
     }
 }
