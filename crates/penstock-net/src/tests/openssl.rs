@@ -212,13 +212,15 @@ fn records_of_one_byte_arrive() {
     let (lab, hpc) = paired("lab", "hpc");
     let (listener, address) = listen();
     let directory = tempfile::tempdir().unwrap();
+    let (arrived, arrival) = mpsc::channel();
     thread::scope(|scope| {
-        let source = scope.spawn(|| {
+        let source = scope.spawn(move || {
             let pending = accept_one(&listener, &hpc, DEADLINE).unwrap();
             let mut lane = pending.welcome(1, &peer("hpc", "dtn1")).unwrap();
             let mut body = Vec::new();
             assert_eq!(lane.recv_header(&mut body).unwrap().kind, FrameKind::Ping);
             assert_eq!(body, [1; 8]);
+            arrived.send(()).unwrap();
             lane.recv_header(&mut body).unwrap_err()
         });
         let mut pipe = Pipe::client(address, directory.path(), &lab, SUITES[0].0, "512");
@@ -231,6 +233,7 @@ fn records_of_one_byte_arrive() {
             // OpenSSL seals the bytes of one read; this leaves it the time to read this byte alone.
             thread::sleep(Duration::from_millis(2));
         }
+        arrival.recv_timeout(DEADLINE).unwrap();
         // Killed: the stream ends at the border of a frame and without `close_notify`.
         drop(pipe);
         let error = source.join().unwrap();
