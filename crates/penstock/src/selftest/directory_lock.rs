@@ -16,10 +16,10 @@ use super::trial::Trial;
 /// daemon is started: one that is not refused would change the state of the site.
 pub(super) fn second_daemon(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
     // A user at the socket for accounts sees no site directory.
-    let directory = trial.client.site_directory().unwrap_or(Path::new("."));
-    if !Config::found(directory).exists() {
+    let directory = trial.client.site_directory();
+    let Some(directory) = directory.filter(|directory| Config::found(directory).exists()) else {
         return not_run("it needs an account that may open the site directory");
-    }
+    };
     let process = || anyhow::Ok(trial.client.get::<StatusView>(&SHOW_STATUS.uri(&[]))?.pid);
     let before = process()?;
     match attempt(directory) {

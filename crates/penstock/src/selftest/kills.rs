@@ -106,6 +106,10 @@ fn finished(
 ) -> anyhow::Result<Outcome> {
     let come = before.progress.bytes_resumed + before.progress.bytes_verified;
     let view = hurried(trial, before.id)?;
+    // The next controller begins another attempt.
+    if was_controller && view.attempt == before.attempt {
+        return unknown("the transfer was done before the kill: give a command that kills at once");
+    }
     check_copy(trial, copy, "after the kill")?;
     let earlier = if was_controller { come } else { view.progress.bytes_resumed };
     let (_, bytes) = trial.scratch.sums();

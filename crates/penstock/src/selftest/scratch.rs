@@ -147,9 +147,20 @@ impl Scratch {
     /// It cannot be looked at.
     pub(super) fn absent_from(&self, copy: &str) -> io::Result<Vec<&Path>> {
         let root = self.root.join(copy);
+        let mut listed = BTreeMap::new();
         let mut absent = Vec::new();
         for name in self.files.keys() {
-            if found(fs::symlink_metadata(root.join(name)))?.is_none() {
+            // A client of NFS may remember for a while that a name was missing, but lists the
+            // directory anew.
+            let parent = name.parent().unwrap_or(Path::new(""));
+            if !listed.contains_key(parent) {
+                let names = found(names(&root.join(parent)))?;
+                listed.insert(parent, names.unwrap_or_default());
+            }
+            let is_there = name.file_name().is_some_and(|name| {
+                listed[parent].binary_search_by(|other| other.as_os_str().cmp(name)).is_ok()
+            });
+            if !is_there {
                 absent.push(name.as_path());
             }
         }

@@ -33,7 +33,10 @@ pub(super) fn source_removal(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
     if trial.scratch.has_items(Path::new("given"))? {
         return unknown("the move is done, and files stay at the source: removal does not work");
     }
-    passed(format!("{looks} looks at an incomplete move found a whole source, which is gone now"))
+    passed(format!(
+        "{looks} looks at an incomplete move found each file at the source, or whole at the \
+         target; the source is gone now"
+    ))
 }
 
 fn check_names(trial: &Trial<'_>, copy: &str) -> anyhow::Result<()> {

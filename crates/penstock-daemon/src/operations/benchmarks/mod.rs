@@ -130,7 +130,7 @@ impl Benchmarks {
             budget_bytes,
             with_load,
             peers: participants.iter().map(|participant| participant.view.clone()).collect(),
-            threads_asked: request.threads.clone(),
+            threads_asked: distinct(&request.threads),
             peers_left_out,
             file_system: file_system.unwrap_or_default(),
             left_out: plan.left_out,
@@ -290,6 +290,14 @@ fn check(request: &BenchmarkRequest) -> Result<(), Problem> {
         return Err(wrong("a size is at least 1 byte".to_owned(), "sizes"));
     }
     Ok(())
+}
+
+/// Returns numbers in ascending order, each once.
+fn distinct(numbers: &[u32]) -> Vec<u32> {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 fn check_path(path: &PathText) -> Result<(), Problem> {
