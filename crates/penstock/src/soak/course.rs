@@ -103,7 +103,7 @@ impl Course<'_> {
 
     fn rounds(&mut self) -> anyhow::Result<()> {
         let mut bad = 0;
-        while !self.is_reached() || self.record.round.is_some() {
+        while !self.is_reached() || self.record.round.is_some() || self.record.is_given_up {
             if self.record.round.is_none() {
                 self.empty()?;
                 self.begin_round()?;
@@ -145,6 +145,7 @@ impl Course<'_> {
     fn begin_round(&mut self) -> anyhow::Result<()> {
         let number = self.worked.rounds + 1;
         let step = Step { round: number, purpose: Purpose::Move };
+        self.record.is_given_up = false;
         self.record.round = Some(RoundBegun {
             number,
             transfer: step.transfer_id(&self.record),
@@ -269,7 +270,8 @@ impl Course<'_> {
     fn transfer(&mut self, step: Step) -> anyhow::Result<TransferView> {
         let request = step.request(&self.record, self.set(), TransferOptions::default());
         loop {
-            let watch = WaitWatch::new(self.stall());
+            // An attempt may read again for long what earlier ones have moved.
+            let watch = WaitWatch::new(self.stall()).with_hidden_work(self.stall() * HIDDEN_WORK);
             let Followed { view, stall } = self.follow(step, &request, watch)?;
             let Some(begun) = &mut self.record.round else { return Ok(view) };
             if let Some(why) = stall {
@@ -525,5 +527,7 @@ pub(super) fn worked(rounds: &[RoundRecord], seconds: f64) -> Worked {
 /// Returns whether an end was reached.
 pub(super) fn is_complete(record: &SoakRecord, rounds: &[RoundRecord]) -> bool {
     let until: Until = record.until;
-    record.round.is_none() && until.is_reached(&worked(rounds, record.seconds))
+    record.round.is_none()
+        && !record.is_given_up
+        && until.is_reached(&worked(rounds, record.seconds))
 }

@@ -464,6 +464,9 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }
+        records.soak.is_given_up = true;
+        assert_eq!(Proof::of(&records).exit(), ExitCode::Temporary, "a round is to be done anew");
+        records.soak.is_given_up = false;
         records.rounds[4].is_good = false;
         records.rounds[4].failures.push("2 items failed".to_owned());
         let proof = Proof::of(&records);

@@ -60,6 +60,9 @@ pub(super) struct SoakRecord {
     /// that, or after a cleaning, those that could not be removed.
     #[serde(default)]
     pub(super) left: Option<String>,
+    /// True if a cleaning has cancelled a round, which is not done anew yet.
+    #[serde(default)]
+    pub(super) is_given_up: bool,
     /// Number of cleanings of the target store before the end.
     #[serde(default)]
     pub(super) cleanings: u64,

@@ -144,6 +144,7 @@ fn begun(args: &SoakArgs, wish: &Wish<'_>, is_null: bool) -> SoakRecord {
         round: None,
         failures: Vec::new(),
         left: None,
+        is_given_up: false,
         cleanings: 0,
         versions: Vec::new(),
         measured: Vec::new(),

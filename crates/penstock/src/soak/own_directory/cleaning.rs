@@ -65,6 +65,7 @@ pub(crate) fn clean(path: &Path, client: Client, report: Report) -> anyhow::Resu
 fn begin_anew(record: &mut SoakRecord, last: u64) {
     record.cleanings += 1;
     let Some(round) = record.round.take().filter(|round| round.number > last) else { return };
+    record.is_given_up = true;
     let number = round.number;
     let failures = round.failures.into_iter();
     record

@@ -18,7 +18,8 @@ const WORK_GAP: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Stall {
     most: Duration,
-    figures: [u64; 9],
+    /// The greatest value of each figure: a later attempt counts again from zero.
+    greatest: [u64; 9],
     idle: Duration,
     seconds: f64,
     unchanged: Duration,
@@ -41,7 +42,7 @@ impl Stall {
     pub(super) fn new(most: Duration) -> Self {
         Self {
             most,
-            figures: figures_of(&Progress::default()),
+            greatest: figures_of(&Progress::default()),
             idle: Duration::ZERO,
             seconds: 0.0,
             unchanged: Duration::ZERO,
@@ -51,23 +52,22 @@ impl Stall {
 
     /// Handles a status that came `gap` after the event before.
     ///
-    /// A running transfer that is at work does not stall here: no figure shows a comparison of
-    /// contents. The daemon itself ends an attempt without progress, and the transfer waits then.
+    /// The time in which a running transfer is at work does not count: no figure shows a comparison
+    /// of contents. The daemon itself ends an attempt without progress, and the transfer waits then.
     pub(super) fn handle_status(&mut self, event: &TransferEvent, gap: Duration) -> Standing {
         let gap = gap.min(GAP_MAX);
         self.unchanged += gap;
         if mem::replace(&mut self.seconds, event.progress.seconds) != event.progress.seconds {
             self.unchanged = Duration::ZERO;
         }
-        let figures = figures_of(&event.progress);
-        if mem::replace(&mut self.figures, figures) != figures {
+        if self.has_grown(&event.progress) {
             (self.idle, self.is_shown) = (Duration::ZERO, false);
             return Standing::Usual;
         }
-        self.idle += gap;
         if event.state == TransferState::Running && self.unchanged < WORK_GAP {
             return Standing::Usual;
         }
+        self.idle += gap;
         if self.idle >= self.most {
             return Standing::Stalled(reason_of(event));
         }
@@ -75,6 +75,15 @@ impl Stall {
             return Standing::Waits(reason_of(event));
         }
         Standing::Usual
+    }
+
+    fn has_grown(&mut self, progress: &Progress) -> bool {
+        let mut has_grown = false;
+        for (greatest, now) in self.greatest.iter_mut().zip(figures_of(progress)) {
+            has_grown |= now > *greatest;
+            *greatest = now.max(*greatest);
+        }
+        has_grown
     }
 }
 
@@ -158,8 +167,23 @@ mod tests {
         let mut stall = Stall::new(20 * SECOND);
         assert_eq!(standings(&mut stall, 100, at_work), []);
         let last_seen = |_| at_work(100);
-        let lost = standings(&mut stall, WORK_GAP.as_secs(), last_seen);
-        assert!(matches!(lost[..], [(30, Standing::Stalled(_))]), "{lost:?}");
+        let lost = standings(&mut stall, WORK_GAP.as_secs() + 19, last_seen);
+        let [(_, Standing::Waits(_)), (49, Standing::Stalled(_))] = lost[..] else {
+            panic!("{lost:?}")
+        };
+    }
+
+    /// Promise: a transfer that is retried at a full target stalls, although each attempt ends with
+    /// other figures.
+    #[test]
+    fn attempts_that_find_no_more_are_no_progress() {
+        let mut stall = Stall::new(20 * SECOND);
+        let retried = |at: u64| {
+            let bytes = if at.is_multiple_of(2) { 40 } else { 39 };
+            event(TransferState::Queued, Progress { bytes, ..Progress::default() })
+        };
+        let shown = standings(&mut stall, 22, retried);
+        assert!(matches!(shown[..], [(_, Standing::Waits(_)), (22, Standing::Stalled(_))]));
     }
 
     /// Promise: the restart of a daemon does not count as a wait of the transfer.

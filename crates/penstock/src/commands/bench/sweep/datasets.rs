@@ -354,6 +354,10 @@ impl Directories<'_> {
                 if !self.is_there(end, mover)? {
                     return Ok(Remains::NotThere);
                 }
+                if let Some(data) = self.on_host(end, "data") {
+                    let failed = |error| Failure::io(format!("unmark `{}`", data.display()), error);
+                    unmark(&data).map_err(failed)?;
+                }
                 self.empty(end, "run", mover)?;
                 self.empty(end, "data", mover)?;
                 Ok(Remains::Removed)
@@ -432,6 +436,24 @@ fn settle(path: &Path) -> io::Result<()> {
     File::open(mark.parent().unwrap_or(path))?.sync_all()
 }
 
+/// Removes the marks of all data sets in a directory, durably, if this user may: a data set of which
+/// an interruption leaves a part is then made anew.
+fn unmark(data: &Path) -> io::Result<()> {
+    let remove = || {
+        for entry in fs::read_dir(data)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == "made") && path.is_file() {
+                fs::remove_file(path)?;
+            }
+        }
+        File::open(data)?.sync_all()
+    };
+    match remove() {
+        Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn is_denied(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|link| link.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == ErrorKind::PermissionDenied)
@@ -489,7 +511,8 @@ mod tests {
         room(&matrix, &[set(10, 10 << 20), set(1, 1 << 30)])
     }
 
-    /// Promise: a data set is made once: it has its mark when it is whole, and then is not touched.
+    /// Promise: a data set is made once: it has its mark when it is whole, and then is not touched,
+    /// until its removal begins.
     #[test]
     fn a_data_set_is_made_once() {
         let root = tempfile::tempdir().unwrap();
@@ -502,7 +525,8 @@ mod tests {
         fs::write(&file, "other").unwrap();
         make(&path, &shape, 7, "a:b").unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"other");
-        fs::remove_file(mark_beside(&path)).unwrap();
+        unmark(root.path()).unwrap();
+        assert!(!is_whole(&path) && file.exists());
         make(&path, &shape, 7, "a:b").unwrap();
         assert_eq!(fs::metadata(&file).unwrap().len(), 1024);
     }
