@@ -180,7 +180,8 @@ mod tests {
         let mut stall = Stall::new(20 * SECOND);
         let retried = |at: u64| {
             let bytes = if at.is_multiple_of(2) { 40 } else { 39 };
-            event(TransferState::Queued, Progress { bytes, ..Progress::default() })
+            let progress = Progress { bytes, bytes_found: 90, ..Progress::default() };
+            event(TransferState::Queued, progress)
         };
         let shown = standings(&mut stall, 22, retried);
         assert!(matches!(shown[..], [(_, Standing::Waits(_)), (22, Standing::Stalled(_))]));
