@@ -53,7 +53,7 @@ impl Stall {
     /// Handles a status that came `gap` after the event before.
     ///
     /// The time in which a running transfer is at work does not count: no figure shows a comparison
-    /// of contents. The daemon itself ends an attempt without progress, and the transfer waits then.
+    /// of contents. The daemon itself ends an attempt without progress; the transfer waits then.
     pub(super) fn handle_status(&mut self, event: &TransferEvent, gap: Duration) -> Standing {
         let gap = gap.min(GAP_MAX);
         self.unchanged += gap;

@@ -436,8 +436,8 @@ fn settle(path: &Path) -> io::Result<()> {
     File::open(mark.parent().unwrap_or(path))?.sync_all()
 }
 
-/// Removes the marks of all data sets in a directory, durably, if this user may: a data set of which
-/// an interruption leaves a part is then made anew.
+/// Removes the marks of all data sets in a directory, durably, if this user may: a data set that an
+/// interruption leaves in part is then made anew.
 fn unmark(data: &Path) -> io::Result<()> {
     let remove = || {
         for entry in fs::read_dir(data)? {
