@@ -13,6 +13,7 @@ mod forecast;
 mod median;
 mod options;
 mod output;
+mod progress_mark;
 mod receipt;
 mod record_directory;
 mod reference;

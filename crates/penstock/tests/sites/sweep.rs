@@ -339,7 +339,7 @@ fn a_benchmark_is_begun_again_after_a_restart() {
     let root = Scratch::in_memory();
     let (hpc, mut lab) = sites(root.path());
     let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
-    let storage = "[storage]\nmeasure = true\nsizes = \"8KiB\"\nseconds = 2\nrepeats = 1\n";
+    let storage = "[storage]\nmeasure = true\nsizes = \"8KiB\"\nseconds = 1\nrepeats = 1\n";
     fs::write(&matrix, format!("{}{storage}", one_cell(&lab))).unwrap();
     let args = ["bench", "sweep", matrix.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let sweep = start_told(&mut hpc.command(&args));

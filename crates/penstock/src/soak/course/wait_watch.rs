@@ -8,9 +8,10 @@ use std::mem;
 use std::time::Duration;
 
 use penstock_api::rest::TransferView;
-use penstock_api::transfer::{Progress, TransferState};
+use penstock_api::transfer::TransferState;
 
 use crate::output::duration;
+use crate::progress_mark::ProgressMark;
 
 /// Time without progress after which a wait is reported.
 const REPORTED_AFTER: Duration = Duration::from_secs(5);
@@ -37,7 +38,7 @@ pub(crate) struct WaitWatch {
     hidden_most: Option<Duration>,
     /// Such time so far.
     hidden: Duration,
-    greatest: [u64; 7],
+    mark: ProgressMark,
     /// The last attempt, and the bytes that came in it.
     come: (u32, u64),
     is_running: bool,
@@ -55,7 +56,7 @@ impl WaitWatch {
             quiet: Duration::ZERO,
             hidden_most: None,
             hidden: Duration::ZERO,
-            greatest: [0; 7],
+            mark: ProgressMark::default(),
             come: (0, 0),
             is_running: false,
             reason: String::new(),
@@ -106,11 +107,7 @@ impl WaitWatch {
     }
 
     fn has_moved(&mut self, view: &TransferView) -> bool {
-        let mut has_moved = false;
-        for (greatest, now) in self.greatest.iter_mut().zip(figures_of(&view.progress)) {
-            has_moved |= now > *greatest;
-            *greatest = now.max(*greatest);
-        }
+        let has_moved = self.mark.rises(&view.progress);
         // Between attempts the figures may be those of any earlier one.
         if !self.is_running {
             return has_moved;
@@ -120,19 +117,6 @@ impl WaitWatch {
         self.come = (view.attempt, come.max(before));
         has_moved || come > before
     }
-}
-
-/// Returns the figures that grow by progress alone.
-fn figures_of(progress: &Progress) -> [u64; 7] {
-    [
-        progress.entries_found,
-        progress.files,
-        progress.skipped,
-        progress.deleted,
-        progress.bytes_settled(),
-        progress.bytes_durable,
-        progress.bytes_read_back,
-    ]
 }
 
 /// Returns the kind of a wait, and the reason in words.
@@ -158,7 +142,7 @@ fn wait_of(view: &TransferView) -> (String, String) {
 mod tests {
     use super::*;
     use penstock_api::limits::Limits;
-    use penstock_api::transfer::TransferOptions;
+    use penstock_api::transfer::{Progress, TransferOptions};
     use serde_json::{Value, json};
 
     fn view(state: &str, attempt: u32, waiting: Value, progress: Progress) -> TransferView {

@@ -4,7 +4,9 @@ use std::mem;
 use std::time::Duration;
 
 use penstock_api::rest::TransferEvent;
-use penstock_api::transfer::{Progress, TransferState};
+use penstock_api::transfer::TransferState;
+
+use crate::progress_mark::ProgressMark;
 
 /// Time of a wait after which its reason is printed.
 pub(super) const SHOWN_AFTER: Duration = Duration::from_secs(3);
@@ -18,8 +20,7 @@ const WORK_GAP: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Stall {
     most: Duration,
-    /// The greatest value of each figure: a later attempt counts again from zero.
-    greatest: [u64; 9],
+    mark: ProgressMark,
     idle: Duration,
     seconds: f64,
     unchanged: Duration,
@@ -42,7 +43,7 @@ impl Stall {
     pub(super) fn new(most: Duration) -> Self {
         Self {
             most,
-            greatest: figures_of(&Progress::default()),
+            mark: ProgressMark::default(),
             idle: Duration::ZERO,
             seconds: 0.0,
             unchanged: Duration::ZERO,
@@ -60,7 +61,7 @@ impl Stall {
         if mem::replace(&mut self.seconds, event.progress.seconds) != event.progress.seconds {
             self.unchanged = Duration::ZERO;
         }
-        if self.has_grown(&event.progress) {
+        if self.mark.rises(&event.progress) {
             (self.idle, self.is_shown) = (Duration::ZERO, false);
             return Standing::Usual;
         }
@@ -76,30 +77,6 @@ impl Stall {
         }
         Standing::Usual
     }
-
-    fn has_grown(&mut self, progress: &Progress) -> bool {
-        let mut has_grown = false;
-        for (greatest, now) in self.greatest.iter_mut().zip(figures_of(progress)) {
-            has_grown |= now > *greatest;
-            *greatest = now.max(*greatest);
-        }
-        has_grown
-    }
-}
-
-/// Returns the figures that change by progress alone.
-fn figures_of(progress: &Progress) -> [u64; 9] {
-    [
-        progress.bytes_settled(),
-        progress.bytes_durable,
-        progress.bytes_read_back,
-        progress.files,
-        progress.skipped,
-        progress.entries_found,
-        progress.deleted,
-        progress.removed,
-        progress.errors,
-    ]
 }
 
 fn reason_of(event: &TransferEvent) -> String {
@@ -111,6 +88,7 @@ fn reason_of(event: &TransferEvent) -> String {
 
 #[cfg(test)]
 mod tests {
+    use penstock_api::transfer::Progress;
     use penstock_proto::id::TransferId;
 
     use super::*;
