@@ -102,7 +102,7 @@ class Cell:
 
     @property
     def submitted(self) -> float | None:
-        """Submission in seconds since 1970; None of a transfer that the daemon refused."""
+        """Submission in seconds since 1970; None if the run has none of a refused transfer."""
         text = self.raw["t"].get("submitted")
         return datetime.fromisoformat(text).timestamp() if text else None
 
