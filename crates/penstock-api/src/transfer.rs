@@ -35,6 +35,8 @@ pub enum Encryption {
 
 /// Most lanes of one transfer.
 pub const LANES_MAX: u32 = 1024;
+/// Most networks that a transfer names.
+pub const NETWORKS_MAX: usize = 64;
 
 /// Options of a transfer. Every field has a default; none needs to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -59,6 +61,15 @@ pub struct TransferOptions {
     /// nearly all. Overrides `lanes_max`.
     #[cfg_attr(feature = "openapi", schemars(range(max = LANES_MAX)))]
     pub lanes: u32,
+    /// Names of the networks over which lanes may go, as either site calls them; empty allows all
+    /// networks for data. Has no effect between stores of one host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schemars(length(max = NETWORKS_MAX)))]
+    pub networks: Vec<Name>,
+    /// Most peers of each site that take part, at least 1; without it, all may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1)))]
+    pub peers_max: Option<u32>,
     /// Bytes of the pieces into which large files are cut, a power of two from 1 MiB to 1 GiB;
     /// small files are packed up to half of it. 0 lets the engine decide, which is right for nearly
     /// all.
@@ -127,6 +138,8 @@ impl TransferOptions {
             digest_list: self.digest_list,
             lanes_max: self.lanes_max,
             lanes: self.lanes,
+            networks: self.networks.clone(),
+            peers_max: self.peers_max,
             piece_bytes: self.piece_bytes,
             files_from: Vec::new(),
             update: self.update.clone(),

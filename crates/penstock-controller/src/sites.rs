@@ -1,5 +1,6 @@
 //! Requests of the manager to other sites. The binary implements them over HTTP and TLS.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -147,6 +148,10 @@ pub trait SiteClient: Send + Sync {
     /// Returns the known addresses on which the peers of a site accept lanes, if the site is far.
     /// Sends no request.
     fn far_data(&self, site: &Name) -> Vec<DataAddress>;
+
+    /// Returns the names of a site's networks for data; `None` if the site has not sent its
+    /// addresses yet. Sends no request.
+    fn data_networks(&self, site: &Name) -> Option<BTreeSet<Name>>;
 
     /// Asks the site to scan a data set for this one.
     ///

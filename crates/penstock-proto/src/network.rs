@@ -1,6 +1,6 @@
 //! Networks: their purposes, and the addresses of peers for data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -79,6 +79,15 @@ pub fn bounded(addresses: Vec<DataAddress>) -> Vec<DataAddress> {
     chosen.into_iter().map(|at| addresses[at].clone()).collect()
 }
 
+/// Returns the addresses of at most so many peers, the first by name; of all peers without a limit.
+#[must_use]
+pub fn of_first_peers(addresses: Vec<DataAddress>, peers_max: Option<u32>) -> Vec<DataAddress> {
+    let Some(peers_max) = peers_max else { return addresses };
+    let peers: BTreeSet<&Name> = addresses.iter().map(|address| &address.peer).collect();
+    let first: BTreeSet<Name> = peers.into_iter().take(peers_max as usize).cloned().collect();
+    addresses.into_iter().filter(|address| first.contains(&address.peer)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +127,17 @@ mod tests {
         let networks = count(&bound, |address| (address.peer.clone(), address.network.clone()));
         assert_eq!((bound.len(), networks.len()), (ADDRESSES_MAX, 36));
         assert_eq!(count(&bounded(addresses(80, 2, 1)), |address| address.peer.clone()), [1; 64]);
+    }
+
+    /// Promise: a limit of peers keeps all addresses of the peers that remain, and the same peers
+    /// in any order of the addresses.
+    #[test]
+    fn the_first_peers_remain() {
+        let mut all = addresses(3, 2, 1);
+        let two = of_first_peers(all.clone(), Some(2));
+        assert_eq!(two, all[..4]);
+        assert_eq!(of_first_peers(all.clone(), None), all);
+        all.reverse();
+        assert_eq!(count(&of_first_peers(all, Some(2)), |address| address.peer.clone()), [2, 2]);
     }
 }

@@ -1,8 +1,10 @@
 //! Checks of the requests of users and of other sites.
 
+use std::collections::BTreeSet;
+
 use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_api::rest::{Action, Steering};
-use penstock_api::transfer::{LANES_MAX, Location, PathText, TransferRequest};
+use penstock_api::transfer::{LANES_MAX, Location, NETWORKS_MAX, PathText, TransferRequest};
 use penstock_cluster::clock::now_seconds;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
@@ -44,6 +46,14 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     limits.map_err(|error| usage(error.to_string()).at("/options/limits"))?;
     if request.options.lanes > LANES_MAX {
         return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")).at("/options/lanes"));
+    }
+    if request.options.networks.len() > NETWORKS_MAX {
+        let title = format!("a transfer names at most {NETWORKS_MAX} networks");
+        return Err(usage(title).at("/options/networks"));
+    }
+    if request.options.peers_max == Some(0) {
+        let title = "a transfer needs at least one peer".to_owned();
+        return Err(usage(title).at("/options/peers_max"));
     }
     check_turn(request)?;
     if request
@@ -114,6 +124,29 @@ pub(super) fn check_steering(steering: Steering, at: &str) -> Result<(), Problem
     Err(Problem::new(ProblemCode::Request, why).at(at))
 }
 
+/// Checks that both sites together have the networks that a transfer names. Without these names
+/// of the source's site, which is asked later, nothing is checked.
+///
+/// # Errors
+/// Code `request`: no network for data has one of the names.
+pub(super) fn check_networks(
+    wanted: &[Name],
+    own: BTreeSet<Name>,
+    source: Option<BTreeSet<Name>>,
+) -> Result<(), Problem> {
+    let Some(source) = source else { return Ok(()) };
+    let known: BTreeSet<Name> = own.into_iter().chain(source).collect();
+    let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) else { return Ok(()) };
+    let names: Vec<&str> = known.iter().map(Name::as_str).collect();
+    let hint = match names.is_empty() {
+        true => "neither site has named its networks for data: add `[[network]]` to penstock.toml"
+            .to_owned(),
+        false => format!("networks for data: {}", names.join(", ")),
+    };
+    let title = format!("no network for data is called `{unknown}`");
+    Err(Problem::new(ProblemCode::Request, title).at("/options/networks").hint(hint))
+}
+
 /// Returns the problem of a request that concerns a site which is not paired with this one.
 pub(super) fn not_paired(site: &Name) -> Problem {
     let title = format!("site `{site}` is not paired with this one");
@@ -144,4 +177,28 @@ pub(super) fn unknown(text: impl std::fmt::Display) -> Problem {
     Problem::new(ProblemCode::TransferUnknown, title)
         .about(ObjectKind::Transfer, text)
         .hint("`penstock transfer list` shows the transfers of this site")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> BTreeSet<Name> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    /// Promise: a network that neither site has is refused with the names that exist. Until the
+    /// source's site has sent its names, nothing is refused.
+    #[test]
+    fn unknown_networks_are_refused() {
+        let wanted = |wanted: &[&str], source| {
+            let wanted: Vec<Name> = names(wanted).into_iter().collect();
+            check_networks(&wanted, names(&["fast0"]), source)
+        };
+        assert!(wanted(&["fast0", "lan"], Some(names(&["lan"]))).is_ok());
+        assert!(wanted(&["fast9"], None).is_ok());
+        let refused = wanted(&["fast0", "fast9"], Some(names(&["lan"]))).unwrap_err();
+        assert_eq!(refused.title, "no network for data is called `fast9`");
+        assert_eq!(refused.hint, "networks for data: fast0, lan");
+    }
 }

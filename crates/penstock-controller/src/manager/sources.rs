@@ -10,10 +10,12 @@ use penstock_api::transfer::{Location, TransferRequest};
 use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::{Listing, TransferRecord};
 use penstock_proto::id::Name;
+use penstock_proto::network::of_first_peers;
 use penstock_proto::version;
 
 use super::config::ManagerParts;
 use super::journal_directory::JournalDirectory;
+use super::request_check::check_networks;
 use crate::runner::{FindSource, removal_has_begun};
 use crate::sites::RemotePages;
 
@@ -64,8 +66,11 @@ impl Sources {
         let (peers, capability, instance) = (scan.peers, scan.capability, scan.instance);
         let shown = capability.clone();
         let (asked, from, store) = (Arc::clone(&sites), site.clone(), source.store.clone());
-        let find: FindSource = Arc::new(move || asked.source_peers(&from, &store));
+        let most = record.request.options.peers_max;
+        let find: FindSource =
+            Arc::new(move || Ok(of_first_peers(asked.source_peers(&from, &store)?, most)));
         let pages = Box::new(RemotePages::new(sites, site.clone(), request, shown));
+        let peers = of_first_peers(peers, most);
         let access = SourceAccess::Remote { site, own_site: false, peers, capability };
         Ok(Opened { kind: scan.root, pages, access, find: Some(find), instance })
     }
@@ -79,24 +84,52 @@ impl Sources {
             true => (self.parts.lanes)(&scan_of(record)),
             false => None,
         };
-        let local = || SourceAccess::Local { store: store.clone(), root: root.clone() };
-        lanes.unwrap_or_else(local)
+        match lanes {
+            Some(SourceAccess::Remote { site, own_site, peers, capability }) => {
+                let peers = of_first_peers(peers, record.request.options.peers_max);
+                SourceAccess::Remote { site, own_site, peers, capability }
+            }
+            Some(local @ SourceAccess::Local { .. }) => local,
+            None => SourceAccess::Local { store: store.clone(), root: root.clone() },
+        }
     }
 
     /// Finds the peers of this site again that have the source's store.
     fn find_own(&self, record: &TransferRecord) -> FindSource {
         let (store, peers) = (record.request.source.store.clone(), &self.parts.own_peers);
-        let peers = Arc::clone(peers);
-        Arc::new(move || Ok(peers(&store)))
+        let (peers, most) = (Arc::clone(peers), record.request.options.peers_max);
+        Arc::new(move || Ok(of_first_peers(peers(&store), most)))
+    }
+
+    /// Checks the names of networks of a transfer, as far as the sites know them. Sends no request.
+    ///
+    /// # Errors
+    /// As [`check_networks`].
+    pub(super) fn check_networks(&self, request: &TransferRequest) -> Result<(), Problem> {
+        let Location { site, store, .. } = &request.source;
+        let wanted = &request.options.networks;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let of = |store: &Name| {
+            let addresses = (self.parts.own_peers)(store).into_iter();
+            addresses.filter_map(|address| address.network).collect()
+        };
+        let source = match *site == self.site {
+            true => Some(of(store)),
+            false => self.parts.sites.data_networks(site),
+        };
+        check_networks(wanted, of(&request.target.store), source)
     }
 
     /// Tells the target's peers to expect data of another site, so that connections can be made
-    /// meanwhile.
+    /// meanwhile. A transfer that names its networks is not announced: connections ahead of it
+    /// would lead over any network.
     pub(super) fn announce(&self, request: &TransferRequest) {
         let (site, options) = (&request.source.site, &request.options);
-        if *site != self.site {
+        if *site != self.site && options.networks.is_empty() {
             let lanes_max = if options.lanes > 0 { options.lanes } else { options.lanes_max };
-            let peers = self.parts.sites.far_data(site);
+            let peers = of_first_peers(self.parts.sites.far_data(site), options.peers_max);
             self.parts.target.expect_source(&request.target.store, site, &peers, lanes_max);
         }
     }

@@ -302,6 +302,10 @@ impl SiteClient for FakeSites {
         says.map_or_else(|| Ok(signature(Role::Source)), Err)
     }
 
+    fn data_networks(&self, _: &Name) -> Option<BTreeSet<Name>> {
+        Some(["fast0".parse().unwrap()].into())
+    }
+
     fn far_data(&self, _: &Name) -> Vec<DataAddress> {
         vec![far()]
     }
@@ -536,6 +540,11 @@ fn the_target_hears_from_where_it_will_fetch() {
     let mut few = request(1, "lab:raw/run7/", "hpc:s/a");
     few.options.lanes_max = 3;
     world.manager.submit(&few, &Caller::local()).unwrap();
+    world.call().1.send(RunOutcome::Done).unwrap();
+    // A connection ahead would lead over any network.
+    let mut over = request(3, "lab:raw/run7/", "hpc:s/c");
+    over.options.networks = vec!["fast0".parse().unwrap()];
+    world.manager.submit(&over, &Caller::local()).unwrap();
     world.call().1.send(RunOutcome::Done).unwrap();
     world.submit(2, "hpc:t/run7/", "hpc:s/b").unwrap();
     world.call().1.send(RunOutcome::Done).unwrap();

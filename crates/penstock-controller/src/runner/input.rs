@@ -99,6 +99,7 @@ impl RunInput {
             preserve: self.options.preserve.clone(),
             lanes_max: self.options.lanes_max,
             lanes: self.options.lanes,
+            networks: self.options.networks.clone(),
             limits: self.options.limits,
             update: self.options.update.clone(),
             select: self.options.select.clone(),

@@ -143,7 +143,7 @@ impl Operate {
         let site = &self.site;
         let locals = site.networks().local_ends();
         let known = self.target.known_paths(other);
-        let paths = pair(&locals, &theirs.data).paths;
+        let paths = pair(&locals, &theirs.data, &[]).paths;
         if paths.is_empty() {
             tracing::warn!(site = %other, "no address here pairs with one there");
         }

@@ -1,6 +1,6 @@
 //! Asks other sites over HTTP and mutual TLS, each request with a deadline.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -682,6 +682,12 @@ impl SiteClient for Sites {
 
     fn far_data(&self, site: &Name) -> Vec<DataAddress> {
         if self.is_far(site) { self.site.data_of(site) } else { Vec::new() }
+    }
+
+    fn data_networks(&self, site: &Name) -> Option<BTreeSet<Name>> {
+        let data = self.site.data_of(site);
+        let names = || data.iter().filter_map(|address| address.network.clone()).collect();
+        (!data.is_empty()).then(names)
     }
 
     fn submit(

@@ -55,6 +55,12 @@ impl PathEnds {
         rates.into_iter().flatten().min()
     }
 
+    /// Returns whether an end is on one of these networks; without networks, always.
+    fn is_over(&self, networks: &[Name]) -> bool {
+        let mut names = [&self.local.network, &self.remote.network].into_iter().flatten();
+        networks.is_empty() || names.any(|name| networks.contains(name))
+    }
+
     /// Returns the network, in words: `fast0`, or `fast0 to lan`, or nothing.
     pub fn network(&self) -> String {
         match (&self.local.network, &self.remote.network) {
@@ -87,13 +93,20 @@ pub struct Pairs {
 ///
 /// If there are more links than that, some are left out. As far as possible, none of these is the
 /// only one of a device here, or of a network card there; hosts with other addresses choose others.
-pub fn pair(locals: &[LocalEnd], remotes: &[DataAddress]) -> Pairs {
-    pair_further(&[], locals, remotes)
+///
+/// With `networks`, returns only the pairs of which one end at least is on one of these.
+pub fn pair(locals: &[LocalEnd], remotes: &[DataAddress], networks: &[Name]) -> Pairs {
+    pair_further(&[], locals, remotes, networks)
 }
 
 /// Returns the pairs that are not among `known`, to be numbered after those. A pair over the same
 /// interfaces as a known one is of the same link. All together they are at most [`PATHS_MAX`].
-pub fn pair_further(known: &[PathEnds], locals: &[LocalEnd], remotes: &[DataAddress]) -> Pairs {
+pub fn pair_further(
+    known: &[PathEnds],
+    locals: &[LocalEnd],
+    remotes: &[DataAddress],
+    networks: &[Name],
+) -> Pairs {
     let same = |a: &PathEnds, b: &PathEnds| {
         let ends = |of: &PathEnds| (of.local.address, of.remote.address);
         ends(a) == ends(b) && a.local.device == b.local.device
@@ -105,7 +118,7 @@ pub fn pair_further(known: &[PathEnds], locals: &[LocalEnd], remotes: &[DataAddr
     }
     let mut new = Vec::new();
     for ends in pairs(locals, remotes) {
-        if !known.iter().any(|old| same(old, &ends)) {
+        if ends.is_over(networks) && !known.iter().any(|old| same(old, &ends)) {
             let next = ordinals.len();
             let (place, ordinal) = ordinals.entry(link_of(&ends)).or_insert((next, 0));
             *ordinal += 1;
@@ -234,11 +247,32 @@ mod tests {
             "10.0.2.1%eth2 to 10.9.2.1:1 1",
             "fd00:1::1%eth1 to [fd09::1]:1 0",
         ];
-        assert_eq!(words(&pair(&locals, &remotes).paths), expected);
+        assert_eq!(words(&pair(&locals, &remotes, &[]).paths), expected);
         let unnamed = [remote("10.9.1.1:1", ""), remote("10.9.2.1:1", "")];
-        assert_eq!(pair(&locals, &unnamed).paths.len(), 4, "all of one family are tried");
+        assert_eq!(pair(&locals, &unnamed, &[]).paths.len(), 4, "all of one family are tried");
         let anywhere = [LocalEnd::default()];
-        assert_eq!(pair(&anywhere, &remotes).paths.len(), 3);
+        assert_eq!(pair(&anywhere, &remotes, &[]).paths.len(), 3);
+    }
+
+    /// Promise: with networks, exactly the paths remain of which one end at least is on one of
+    /// them; also later.
+    #[test]
+    fn only_paths_over_wanted_networks_remain() {
+        let locals = [local("10.0.1.1", "eth1", "fast0"), local("10.0.2.1", "eth2", "fast1")];
+        let remotes = [remote("10.9.1.1:1", "fast0"), remote("10.9.2.1:1", "wan")];
+        let over = |names: &[&str]| {
+            let names: Vec<Name> = names.iter().map(|name| name.parse().unwrap()).collect();
+            words(&pair(&locals, &remotes, &names).paths)
+        };
+        let (first, second) = ("10.0.1.1%eth1 to 10.9.1.1:1 0", "10.0.2.1%eth2 to 10.9.2.1:1 ");
+        assert_eq!(over(&["fast0"]), [first]);
+        assert_eq!(over(&["wan"]), [format!("{second}0")]);
+        assert_eq!(over(&["fast1"]), over(&["wan"]), "either site may have named it");
+        assert_eq!(over(&["fast0", "wan"]), [first.to_owned(), format!("{second}1")]);
+        assert!(over(&["mgmt"]).is_empty());
+        let fast1 = ["fast1".parse().unwrap()];
+        let further = pair_further(&[], &locals, &remotes, &fast1).paths;
+        assert_eq!(words(&further), over(&["fast1"]));
     }
 
     /// Promise: later paths get numbers of their own, and never a link that another interface has.
@@ -247,15 +281,15 @@ mod tests {
     fn further_addresses_are_further_paths() {
         let locals = [local("10.0.1.1", "eth1", "fast0"), local("10.0.2.1", "eth2", "fast1")];
         let mut remotes = vec![remote("10.9.1.1:1", "fast0"), remote("10.9.2.1:1", "fast1")];
-        let known = pair(&locals, &remotes).paths;
-        assert_eq!(pair_further(&known, &locals, &remotes), Pairs::default());
+        let known = pair(&locals, &remotes, &[]).paths;
+        assert_eq!(pair_further(&known, &locals, &remotes, &[]), Pairs::default());
         remotes.insert(0, remote("10.9.1.2:1", "fast0"));
         remotes[0].peer = "dtn2".parse().unwrap();
         remotes.push(remote("10.9.2.9:1", "fast1"));
         let expected = ["10.0.1.1%eth1 to 10.9.1.2:1 2", "10.0.2.1%eth2 to 10.9.2.9:1 1"];
-        assert_eq!(words(&pair_further(&known, &locals, &remotes).paths), expected);
+        assert_eq!(words(&pair_further(&known, &locals, &remotes, &[]).paths), expected);
         let many: Vec<_> = (0..100).map(|at| remote(&format!("10.9.1.{at}:1"), "fast0")).collect();
-        let further = pair_further(&known, &locals, &many);
+        let further = pair_further(&known, &locals, &many, &[]);
         assert_eq!(known.len() + further.paths.len(), PATHS_MAX);
         assert_eq!(further.links_left_out, 0, "they are other addresses of one link");
     }
@@ -267,9 +301,9 @@ mod tests {
         let locals: Vec<_> =
             (0..20).map(|at| local(&format!("10.0.1.{at}"), &format!("eth{at}"), "")).collect();
         let remotes: Vec<_> = (0..20).map(|at| remote(&format!("10.9.1.{at}:1"), "")).collect();
-        let Pairs { paths, links_left_out } = pair(&locals, &remotes);
+        let Pairs { paths, links_left_out } = pair(&locals, &remotes, &[]);
         assert_eq!((paths.len(), links_left_out), (PATHS_MAX, 400 - PATHS_MAX));
-        assert!(pair(&locals[..1], &[remote("[fd09::1]:1", "")]).paths.is_empty());
+        assert!(pair(&locals[..1], &[remote("[fd09::1]:1", "")], &[]).paths.is_empty());
     }
 
     /// Returns the cards of so many peers, by networks whose names the other site does not know.
@@ -299,7 +333,7 @@ mod tests {
     #[test]
     fn too_many_links_leave_nobody_out() {
         let locals = host(7, 4);
-        let Pairs { paths, links_left_out } = pair(&locals, &site_of(8, 4));
+        let Pairs { paths, links_left_out } = pair(&locals, &site_of(8, 4), &[]);
         assert_eq!((paths.len(), links_left_out), (64, 64));
         let device = |ends: &PathEnds| ends.local.device.clone();
         let peer = |ends: &PathEnds| ends.remote.peer.clone();
@@ -316,7 +350,7 @@ mod tests {
             assert_eq!(devices, [lanes / 4; 4], "with so few lanes too");
         }
         for (peers, cards) in [(16, 4), (64, 1), (3, 16), (9, 7)] {
-            let paths = pair(&locals, &site_of(peers, cards)).paths;
+            let paths = pair(&locals, &site_of(peers, cards), &[]).paths;
             assert_eq!(counts(&paths, device), [16; 4], "{peers} peers of {cards} cards");
             assert_eq!(counts(&paths, |ends| ends.remote.address).len(), peers * cards);
         }
@@ -327,24 +361,24 @@ mod tests {
     #[test]
     fn hosts_begin_at_different_peers() {
         let remotes = site_of(8, 4);
-        let first = |host_number| pair(&host(host_number, 4), &remotes).paths[0].clone();
+        let first = |host_number| pair(&host(host_number, 4), &remotes, &[]).paths[0].clone();
         let begun: Vec<PathEnds> = (1..9).map(first).collect();
         assert_eq!(counts(&begun, |ends| ends.remote.peer.clone()), [1; 8]);
-        assert_eq!(pair(&host(1, 4), &remotes), pair(&host(1, 4), &remotes));
+        assert_eq!(pair(&host(1, 4), &remotes, &[]), pair(&host(1, 4), &remotes, &[]));
     }
 
     /// Promise: later addresses are paired, as far as there is room, where the fewest pairs are.
     #[test]
     fn what_comes_later_fills_gaps() {
         let locals = host(7, 4);
-        let known = pair(&locals, &site_of(5, 3)).paths;
+        let known = pair(&locals, &site_of(5, 3), &[]).paths;
         assert_eq!(known.len(), 60);
-        let Pairs { paths, links_left_out } = pair_further(&known, &locals, &site_of(7, 3));
+        let Pairs { paths, links_left_out } = pair_further(&known, &locals, &site_of(7, 3), &[]);
         assert_eq!((paths.len(), links_left_out), (4, 20));
         assert_eq!(counts(&paths, |ends| ends.local.device.clone()), [1; 4]);
         assert_eq!(counts(&paths, |ends| ends.remote.peer.to_string()), [2; 2]);
         let known = [known, paths].concat();
-        let full = pair_further(&known, &locals, &site_of(7, 3));
+        let full = pair_further(&known, &locals, &site_of(7, 3), &[]);
         assert_eq!(full, Pairs { paths: Vec::new(), links_left_out: 20 });
     }
 }

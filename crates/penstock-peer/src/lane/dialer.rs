@@ -31,6 +31,8 @@ pub(crate) struct Dialer {
     pub(crate) site: Name,
     pub(crate) options: SocketOptions,
     pub(crate) local_ends: Option<LocalEnds>,
+    /// Networks over which paths may lead; empty allows all.
+    pub(crate) networks: Vec<Name>,
     pub(crate) capability: Vec<u8>,
     /// The place of a path here is its number; paths are added, and none is removed.
     pub(crate) paths: RwLock<Vec<Arc<PathEnds>>>,
@@ -65,7 +67,8 @@ impl Dialer {
     pub(super) fn find_further(&self, locals: &[LocalEnd], peers: &[DataAddress]) -> Vec<PathSpec> {
         let mut paths = self.paths.write().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<PathEnds> = paths.iter().map(|ends| PathEnds::clone(ends)).collect();
-        let further = self.book.take_up(&self.site, pair_further(&known, locals, peers));
+        let further = pair_further(&known, locals, peers, &self.networks);
+        let further = self.book.take_up(&self.site, further);
         let specs = further.iter().map(spec_of).collect();
         paths.extend(further.into_iter().map(Arc::new));
         specs

@@ -46,7 +46,7 @@ pub(crate) fn dial(
     let lanes = if lanes_max == 0 { LANES } else { lanes_max.min(LANES) } as usize;
     let known = book.of_site(site);
     let paths: Vec<PathEnds> = if known.is_empty() {
-        let mut paths = pair(locals, peers).paths;
+        let mut paths = pair(locals, peers, &[]).paths;
         let mut links = BTreeSet::new();
         paths.retain(|ends| links.insert(ends.link));
         paths.truncate(lanes);

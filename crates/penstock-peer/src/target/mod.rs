@@ -199,9 +199,9 @@ impl TargetService {
                 let lanes = lanes.ok_or_else(|| refuse(Cause("no certificate here".to_owned())))?;
                 let (connect, rtt) = self.connect.clone().unzip();
                 let locals = self.locals();
-                let paths = self.book.take_up(site, pair(&locals, peers));
+                let paths = self.book.take_up(site, pair(&locals, peers, &spec.networks));
                 if paths.is_empty() {
-                    let source = no_pair(&locals, peers);
+                    let source = no_pair(&locals, peers, &spec.networks);
                     return Err(TaskError::NoPath { site: site.clone(), source });
                 }
                 let dialer = Dialer {
@@ -212,6 +212,7 @@ impl TargetService {
                     site: site.clone(),
                     options: self.options.clone(),
                     local_ends: self.local_ends.clone(),
+                    networks: spec.networks.clone(),
                     capability: capability.clone(),
                     paths: RwLock::new(paths.into_iter().map(Arc::new).collect()),
                     book: Arc::clone(&self.book),
@@ -436,10 +437,11 @@ fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, TaskError> {
 }
 
 /// Returns the reason why no local address can be paired with one of a site.
-fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> NoPair {
+fn no_pair(locals: &[LocalEnd], peers: &[DataAddress], networks: &[Name]) -> NoPair {
     match (peers, locals) {
         ([], _) => NoPair::NotThere,
         (_, []) => NoPair::NotHere,
+        _ if !networks.is_empty() => NoPair::OtherNetworks,
         _ => NoPair::OtherFamily,
     }
 }

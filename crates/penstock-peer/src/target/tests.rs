@@ -148,6 +148,7 @@ fn spec(transfer: u8) -> TaskSpec {
         preserve: Preserve::default(),
         lanes_max: 0,
         lanes: 0,
+        networks: Vec::new(),
         limits: Limits::default(),
         update: UpdateOptions::default(),
         began: FileTime::default(),

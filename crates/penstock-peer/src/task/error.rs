@@ -99,6 +99,8 @@ pub(crate) enum NoPair {
     NotHere,
     #[error("no address for data here is of the family of one there")]
     OtherFamily,
+    #[error("no path there leads over a network that the transfer names")]
+    OtherNetworks,
 }
 
 impl TaskError {

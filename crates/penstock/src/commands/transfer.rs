@@ -36,7 +36,7 @@ use crate::commands::plan::{self, PlanningArgs};
 use crate::commands::queue::{deadline_text, waiting_text};
 use crate::commands::{shares, statistics};
 use crate::options::directory::DirectoryArgs;
-use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
+use crate::options::limits::{LimitArgs, RateWish, SharingArgs, rate_or_none};
 use crate::options::listing::ListArgs;
 use crate::options::moving::MoveArgs;
 use crate::options::plan::PlanArgs;
@@ -312,6 +312,8 @@ struct SubmitArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
+    sharing: SharingArgs,
+    #[command(flatten)]
     turn: TurnArgs,
     #[command(flatten)]
     preserve: PreserveArgs,
@@ -488,6 +490,8 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             || (args.proof.receipt().is_some() && args.digest == DigestKind::Blake3),
         lanes_max: args.limits.max_lanes.unwrap_or(0),
         lanes: args.lanes.unwrap_or(0),
+        networks: args.sharing.networks.clone(),
+        peers_max: args.sharing.max_peers,
         piece_bytes: args.piece_size.unwrap_or(0),
         update: args.update.options(chosen.is_partial())?,
         files_from: chosen.files_from,

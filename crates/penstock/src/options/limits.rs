@@ -1,7 +1,8 @@
-//! How much of the world may be used: `--bwlimit`, `--max-lanes`, `--max-metadata-ops`, `--cpus`.
+//! Limits of a transfer: rate, lanes, metadata operations, networks, peers and CPUs.
 
 use penstock_api::limits::{Limits, RATE_MIN};
 use penstock_api::transfer::LANES_MAX;
+use penstock_proto::id::Name;
 use penstock_proto::units::parse_rate;
 
 use penstock_exit::{ExitCode, Failure};
@@ -27,6 +28,20 @@ impl LimitArgs {
     pub(crate) fn limits(&self) -> Limits {
         self.paces.limits()
     }
+}
+
+/// Limits of the hosts and networks of a transfer between sites.
+#[derive(clap::Args)]
+#[command(next_help_heading = HEADING)]
+pub(crate) struct SharingArgs {
+    /// Use only these networks for lanes, by the names that either site has given to them, as in
+    /// fast0,fast1. Default: all networks for data
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) networks: Vec<Name>,
+    /// Limit the number of peers of each site that take part. Default: all peers that reach the
+    /// stores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_peers: Option<u32>,
 }
 
 /// Limits of rates.

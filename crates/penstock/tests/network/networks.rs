@@ -174,6 +174,49 @@ fn e5_every_data_interface_carries_and_management_is_silent() {
     assert_eq!(states, ["carrying", "carrying", "standby"], "{view}");
 }
 
+/// Promise: a transfer that names a network uses its cards alone, at both ends. A name that neither
+/// site knows is refused, with the names that exist. A measurement of each network alone compares
+/// their sum with all networks together.
+#[test]
+fn a_transfer_uses_the_networks_that_it_names() {
+    if !can_run_lab("a_transfer_uses_the_networks_that_it_names") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "1ms"];
+    let config = ["b", "a"].map(|other| {
+        format!(
+            "{TWO}[[store]]\nname = \"mem\"\npath = \"mem:files=64,size=1M\"\n\
+             [[store]]\nname = \"null\"\npath = \"null:\"\nwrite = [\"{other}\"]\n"
+        )
+    });
+    let world = LabPair::with("named", &options, [&config[0], &config[1]]);
+    make_set(&world.a.store.join("src"), 16, 20, seed());
+    let carried = || ["net1", "net2"].map(|device| world.lab.bytes("b0", device).unwrap());
+    let before = carried();
+    let id = world.b.submit(&["a:data/src/", "b:data/dst", "--networks", "fast1"]);
+    world.b.wait_done(&id);
+    let after = carried();
+    let [idle, used] = [after[0] - before[0], after[1] - before[1]];
+    println!("{idle} bytes over net1, {used} over net2");
+    assert!(idle < MIB && used > 16 * MIB, "{idle} bytes over net1, {used} over net2");
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
+    let receipt = world.b.ok(&["transfer", "receipt", &id]);
+    assert!(receipt.contains("on network fast1") && !receipt.contains("fast0"), "{receipt}");
+
+    let unknown = ["transfer", "submit", "a:data/src/", "b:data/x", "--networks", "fast0,fast7"];
+    let error = world.b.fails(2, &unknown);
+    assert!(error.contains("no network for data is called `fast7`"), "{error}");
+    assert!(error.contains("fast0, fast1"), "{error}");
+
+    let each = ["bench", "network", "--each-network", "--bytes", "4M", "--repeats", "1"];
+    let table = world.b.ok(&each);
+    for row in
+        ["b:mem/ to a:null/ over fast0", "a:mem/ to b:null/ over fast1", "the sum of each alone"]
+    {
+        assert!(table.contains(row), "{table}");
+    }
+}
+
 /// E5: an address does not choose the interface. Where all routes lead out by one interface, as
 /// with two in one subnet, both carry all the same: lanes are bound to interfaces at both ends.
 #[test]

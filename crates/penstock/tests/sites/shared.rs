@@ -148,6 +148,20 @@ fn a_small_limit_is_for_few() {
     site.end(run);
 }
 
+/// Promise: a transfer that is for one peer of the site has one at a time; the others rest.
+#[test]
+fn a_transfer_for_one_peer_has_one() {
+    let mut site = InProcessSite::new(LONG);
+    site.options.peers_max = Some(1);
+    // Long enough for the others to be looked at several times.
+    site.options.limits.rate_bits_per_s = rate(16);
+    fs::write(site.source().join("huge"), bytes(1, 24 * MIB)).unwrap();
+    let fates = ["one", "two", "three"].map(|peer| site.join(peer));
+    let run = site.run();
+    site.end(run);
+    assert_eq!(fates.iter().map(|fate| fate.starts.load(Ordering::Acquire)).sum::<u32>(), 1);
+}
+
 /// Issue 5: a peer that is being stopped goes on with what it may until that is done: nobody else
 /// is given its share before.
 #[test]

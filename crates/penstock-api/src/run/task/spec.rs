@@ -115,6 +115,9 @@ pub struct TaskSpec {
     pub lanes_max: u32,
     /// Exactly so many lanes; 0 lets the engine decide.
     pub lanes: u32,
+    /// Networks over which lanes may go, by the name at either end; empty allows all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Name>,
     /// Limits to what it may use.
     pub limits: Limits,
     /// Treatment of what exists at the target.
@@ -162,6 +165,7 @@ impl TaskSpec {
             preserve: Preserve::default(),
             lanes_max: 0,
             lanes: 0,
+            networks: Vec::new(),
             limits: Limits::default(),
             update: UpdateOptions::default(),
             began: FileTime::default(),

@@ -89,6 +89,7 @@ impl Admission {
         }
         let target = &request.target;
         place::check_not_own(target)?;
+        self.sources.check_networks(request)?;
         // Before the lock: a store that hangs, or that another host has, delays no other caller.
         let there = match self.target.root_kind(&target.store, &target.path, caller.account()) {
             Ok(there) => there,

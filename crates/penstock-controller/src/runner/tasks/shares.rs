@@ -25,6 +25,8 @@ pub(super) struct Shares {
     names: Option<ShareMachine>,
     /// The limits as a whole.
     whole: Share,
+    /// Most peers that the user allows.
+    peers_max: Option<u32>,
     told: BTreeMap<PeerNumber, Share>,
     /// Peers that have received no share since they joined.
     untold: BTreeSet<PeerNumber>,
@@ -37,12 +39,12 @@ pub(super) struct Shares {
 
 impl Shares {
     /// Makes the shares for the limits of a transfer; `seed` differs in each run.
-    pub(super) fn new(spec: &TaskSpec, seed: u64) -> Self {
+    pub(super) fn new(spec: &TaskSpec, peers_max: Option<u32>, seed: u64) -> Self {
         let whole = spec.share();
         let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
         let rate = rate_machine(&whole);
         let (told, untold, turned) = (BTreeMap::new(), BTreeSet::new(), false);
-        Self { rate, names, whole, told, untold, turned, serial: seed }
+        Self { rate, names, whole, peers_max, told, untold, turned, serial: seed }
     }
 
     /// Returns the limits as a whole, for a peer that is alone.
@@ -64,7 +66,9 @@ impl Shares {
         let rate = self.whole.rate_bits_per_s.map_or(u64::MAX, |rate| rate / RATE_MIN);
         let lanes = if self.whole.lanes > 0 { self.whole.lanes } else { self.whole.lanes_max };
         let names = self.whole.metadata_ops_per_s.unwrap_or(0);
-        of(lanes).min(of(names)).min(usize::try_from(rate).unwrap_or(usize::MAX)).max(1)
+        let wanted = self.peers_max.unwrap_or(0);
+        let least = [of(wanted), of(lanes), of(names), usize::try_from(rate).unwrap_or(usize::MAX)];
+        least.into_iter().min().unwrap_or(1).max(1)
     }
 
     pub(super) fn handle_joined(&mut self, peer: PeerNumber, now: Instant) {
@@ -181,7 +185,8 @@ mod tests {
     fn shares(whole: Share) -> Shares {
         let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
         let (told, untold, turned) = (BTreeMap::new(), BTreeSet::new(), false);
-        Shares { rate: rate_machine(&whole), names, whole, told, untold, turned, serial: 7 }
+        let (rate, peers_max) = (rate_machine(&whole), None);
+        Shares { rate, names, whole, peers_max, told, untold, turned, serial: 7 }
     }
 
     fn say(shares: &mut Shares, peer: PeerNumber, share: Share, now: Instant) {
@@ -256,6 +261,17 @@ mod tests {
         shares.handle_joined(PeerNumber(1), Instant(0));
         let told: BTreeMap<_, _> = shares.poll(Instant(0)).into_iter().collect();
         assert_eq!(told[&PeerNumber(1)].rate_bits_per_s, Some(OPENING), "{told:?}");
+    }
+
+    /// Promise: the limit of peers of the user holds beside the other limits.
+    #[test]
+    fn a_limit_of_peers_holds() {
+        let limited = |most, lanes_max| {
+            let peers_max = Some(most);
+            Shares { peers_max, ..shares(Share { lanes_max, ..Share::default() }) }.peers_max()
+        };
+        assert_eq!([limited(1, 0), limited(3, 0), limited(3, 2)], [1, 3, 2]);
+        assert_eq!(shares(Share::default()).peers_max(), usize::MAX);
     }
 
     /// Promise: of few lanes each peer has one at least, and there are no more peers than lanes.

@@ -50,6 +50,8 @@ pub(crate) struct TaskParts {
     journal: PathBuf,
     /// Receives events about peers.
     control: Arc<RunControl>,
+    /// Most peers that may take part, if the user has set a limit.
+    peers_max: Option<u32>,
     /// Finds the source's peers again.
     find_source: Option<FindSource>,
 }
@@ -68,7 +70,8 @@ impl TaskParts {
         let specs = TaskSpecs::new(spec.clone(), epochs, peers.grant());
         let (shared, control) = (Arc::clone(shared), Arc::clone(&input.control));
         let (journal, find_source) = (input.journal.clone(), input.find_source.clone());
-        Self { peers, shared, heads, specs, in_work, journal, control, find_source }
+        let peers_max = input.options.peers_max;
+        Self { peers, shared, heads, specs, in_work, journal, control, peers_max, find_source }
     }
 }
 
@@ -127,8 +130,8 @@ impl TaskSet {
         first: Member,
         start: TaskStart,
     ) -> Result<Self, Problem> {
-        let TaskParts { peers, shared, heads, specs, in_work, journal, control, find_source } =
-            parts;
+        let TaskParts { peers, shared, heads, specs, in_work, journal, .. } = parts;
+        let TaskParts { control, peers_max, find_source, .. } = parts;
         let (spec, grant) = (specs.common(), specs.grant());
         let mut log = WriterLog::open(&journal, spec.fence.clone(), grant.is_some())?;
         let present: Vec<PresentPeer> = peers.present().iter().map(seen).collect();
@@ -145,7 +148,7 @@ impl TaskSet {
             registry,
             tasks: PeerTasks::default(),
             log,
-            shares: Shares::new(spec, peers.now().0),
+            shares: Shares::new(spec, peers_max, peers.now().0),
             decisions: PeerDecisions::default(),
             failures: PeerFailures::default(),
             events: PeerEvents::new(&peers, control, spec.transfer),

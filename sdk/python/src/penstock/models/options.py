@@ -274,6 +274,12 @@ class TransferOptions(View):
     """Exact number of lanes, 1 to 1,024; 0 lets the engine decide, which is right for
     nearly all. Overrides `lanes_max`.
     """
+    networks: list[str] = []
+    """Names of the networks over which lanes may go, as either site calls them; empty allows all
+    networks for data. Has no effect between stores of one host.
+    """
+    peers_max: int | None = None
+    """Most peers of each site that take part, at least 1; without it, all may."""
     piece_bytes: int = 0
     """Bytes of the pieces into which large files are cut, a power of two from 1 MiB to 1 GiB;
     small files are packed up to half of it. 0 lets the engine decide, which is right for

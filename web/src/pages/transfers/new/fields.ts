@@ -104,6 +104,13 @@ function rulesOf(value: Value): Rule[] {
     .map((line) => ({ include: line.startsWith("+ "), glob: line.replace(/^[+-] /, "") }));
 }
 
+function namesOf(value: Value): string[] {
+  return String(value)
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
+}
+
 const THERE = "What exists at the target";
 const CHOICE = "Which items move";
 const PROOF = "Verification and proof";
@@ -352,6 +359,27 @@ export const FIELDS: readonly Field[] = [
     label: "Lanes at most",
     help: "The engine decides on fewer.",
     placeholder: "automatic",
+  }),
+  text("--networks", {
+    key: "options.networks",
+    group: LIMITS,
+    label: "Networks",
+    help: "Only these, by the names that either site has given to them, as fast0, fast1.",
+    placeholder: "all networks for data",
+    json: (value) => {
+      const names = namesOf(value);
+      return names.every((name) => /^[a-z0-9][a-z0-9_-]*$/.test(name)) ? names : undefined;
+    },
+    form: (json) => (json as string[]).join(", "),
+    flag: (value) => ["--networks", namesOf(value).join(",")],
+    fault: "Names of networks with commas between them",
+  }),
+  count("--max-peers", {
+    key: "options.peers_max",
+    group: LIMITS,
+    label: "Peers of each site at most",
+    help: "Others take no part.",
+    placeholder: "all that reach the stores",
   }),
   {
     key: "not_before",

@@ -97,6 +97,12 @@ test("Promise: the command is the same transfer, quoted for a shell", () => {
   expect(quoted("--exclude")).toBe("--exclude");
 });
 
+test("Promise: networks go with commas on the command line, and as a list in a program", () => {
+  const made = draft({}, { "options.networks": "fast0, fast1", "options.peers_max": "2" });
+  expect(commandOf(made)).toContain("--networks fast0,fast1 --max-peers 2");
+  expect(pythonOf(made)).toContain('networks=["fast0", "fast1"], peers_max=2');
+});
+
 test("Promise: the program is the same transfer", () => {
   const program = pythonOf(
     draft(
@@ -121,6 +127,8 @@ test("Promise: a former transfer becomes the same request again", () => {
     lanes: 4,
     lanes_max: 0,
     limits: { rate_bits_per_s: 8_000_000, metadata_ops_per_s: null },
+    networks: ["fast0", "fast1"],
+    peers_max: 2,
     piece_bytes: 0,
     preserve: { mode: true, owner: false, strict: true, owner_map: [] },
     proof: { receipt: true, readback: false, also_digests: [] },
@@ -144,6 +152,8 @@ test("Promise: a former transfer becomes the same request again", () => {
     lanes: 4,
     digest_list: true,
     limits: { rate_bits_per_s: 8_000_000 },
+    networks: ["fast0", "fast1"],
+    peers_max: 2,
     preserve: { owner: false, strict: true },
     select: { rules: [{ include: false, glob: "*.tmp" }] },
     update: { if_exists: "skip", sync: true },

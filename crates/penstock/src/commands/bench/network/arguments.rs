@@ -38,6 +38,10 @@ pub(crate) struct NetworkArgs {
     /// Whether the payload is encrypted on the network
     #[arg(long, value_enum, default_value = "tls")]
     pub(super) encryption: EncryptionArg,
+    /// Also measure each network for data alone, by turns with all of them together. The networks
+    /// need names in penstock.toml
+    #[arg(long)]
+    pub(super) each_network: bool,
     /// Also run `iperf3` of this host to a server that listens there, by turns, with 4 connections
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(super) iperf3: Option<Iperf3Server>,

@@ -1,4 +1,4 @@
-//! The transfers of a measurement: a warm-up of each way, then repeats by turns.
+//! The transfers of a measurement: a warm-up of each route, then repeats by turns.
 
 use std::time::Duration;
 
@@ -8,12 +8,14 @@ use penstock_api::statistics::TransferSeries;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::TransferOptions;
 use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_proto::id::Name;
 use penstock_proto::units::{MIB, counted, format_bytes};
 
 use super::arguments::NetworkArgs;
 use super::cards::{IN, OUT, carried};
 use super::iperf3::Iperf3Server;
 use super::memory_files::{MemoryFiles, Portion};
+use super::networks::reachable_networks;
 use super::result::{NetworkResult, NetworkRun};
 use super::ways::{Pair, Way, ways};
 use crate::client::Client;
@@ -33,6 +35,22 @@ const STALL: Duration = Duration::from_secs(300);
 /// Time of iperf3 where bytes are given, in seconds.
 const IPERF3_SECONDS: u32 = 10;
 
+/// A way, over all networks or a single one.
+struct Route {
+    way: Way,
+    network: Option<Name>,
+}
+
+impl Route {
+    fn words(&self) -> String {
+        let Way { source, target, .. } = &self.way;
+        match &self.network {
+            Some(network) => format!("{source} to {target} over {network}"),
+            None => format!("{source} to {target}"),
+        }
+    }
+}
+
 /// Runs the transfers.
 pub(super) struct Course<'a> {
     pub(super) client: &'a Client,
@@ -48,7 +66,7 @@ impl Course<'_> {
     /// As [`super::run`], before the first repeat.
     pub(super) fn run(&self) -> anyhow::Result<(NetworkResult, Option<anyhow::Error>)> {
         let pair = Pair::ask(self.client, self.args.site.as_ref())?;
-        let ways = ways(self.client, &pair)?;
+        let routes = self.routes(&pair)?;
         let status: StatusView = self.client.get(&SHOW_STATUS.uri(&[]))?;
         if status.running > 0 {
             let running = counted(status.running.into(), "transfer");
@@ -66,7 +84,7 @@ impl Course<'_> {
             Iperf3Server::check()?;
         }
         let portions: Vec<Portion> =
-            ways.iter().map(|way| self.warm_up(&mover, way)).collect::<anyhow::Result<_>>()?;
+            routes.iter().map(|it| self.warm_up(&mover, it)).collect::<anyhow::Result<_>>()?;
         let mut result = NetworkResult {
             id,
             site: pair.own,
@@ -78,7 +96,7 @@ impl Course<'_> {
         };
         for repeat in 1..=self.args.repeats {
             exit::warn(&format!("repeat {repeat} of {}", self.args.repeats));
-            if let Err(error) = self.repeat(repeat, &mover, (&ways, &portions), &mut result) {
+            if let Err(error) = self.repeat(repeat, &mover, (&routes, &portions), &mut result) {
                 let times = self.args.repeats;
                 let error = error.context(format!("repeat {repeat} of {times} is not complete"));
                 return Ok((result, Some(error)));
@@ -87,17 +105,29 @@ impl Course<'_> {
         Ok((result, None))
     }
 
-    /// Measures all ways once, and iperf3 beside them.
+    /// Returns all ways over all networks together, and each over each network alone if that is
+    /// wanted.
+    fn routes(&self, pair: &Pair) -> anyhow::Result<Vec<Route>> {
+        let ways = ways(self.client, pair)?;
+        let mut networks = vec![None];
+        if self.args.each_network {
+            networks.extend(reachable_networks(self.client, pair)?.into_iter().map(Some));
+        }
+        let over = |way: Way| networks.iter().map(move |it| (way.clone(), it.clone()));
+        let all = ways.into_iter().flat_map(over);
+        Ok(all.map(|(way, network)| Route { way, network }).collect())
+    }
+
+    /// Measures all routes once, and iperf3 beside them.
     fn repeat(
         &self,
         repeat: u32,
         mover: &Mover<'_>,
-        (ways, portions): (&[Way], &[Portion]),
+        (routes, portions): (&[Route], &[Portion]),
         result: &mut NetworkResult,
     ) -> anyhow::Result<()> {
-        for (way, portion) in ways.iter().zip(portions) {
-            let what = format!("{} to {}", way.source, way.target);
-            let run = self.measure(mover, way, portion, &what)?;
+        for (route, portion) in routes.iter().zip(portions) {
+            let run = self.measure(mover, route, portion, &route.words())?;
             result.runs.push(NetworkRun { repeat, ..run });
         }
         if let Some(server) = &self.args.iperf3 {
@@ -114,25 +144,26 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Finds the files to move along a way, by transfers that count for nothing.
-    fn warm_up(&self, mover: &Mover<'_>, way: &Way) -> anyhow::Result<Portion> {
+    /// Finds the files to move along a route, by transfers that count for nothing.
+    fn warm_up(&self, mover: &Mover<'_>, route: &Route) -> anyhow::Result<Portion> {
+        let way = &route.way;
         let bytes_max = self.args.bytes.unwrap_or(u64::MAX);
         let files = MemoryFiles::list(self.client, way, bytes_max)?;
-        let what = format!("{WARM_UP} {} to {}", way.source, way.target);
+        let what = format!("{WARM_UP} {}", route.words());
         if let Some(bytes) = self.args.bytes {
             let portion = files.portion(bytes);
             if portion.is_all() && portion.extent.bytes < bytes {
                 let (has, store) = (format_bytes(portion.extent.bytes), &way.source.store);
                 exit::warn(&format!("store `{store}` of {} has {has} only", way.source.site));
             }
-            self.measure(mover, way, &portion, &what)?;
+            self.measure(mover, route, &portion, &what)?;
             return Ok(portion);
         }
         let wanted = f64::from(self.args.seconds);
         let mut bytes = FIRST_BYTES;
         loop {
             let portion = files.portion(bytes);
-            let run = self.measure(mover, way, &portion, &what)?;
+            let run = self.measure(mover, route, &portion, &what)?;
             if portion.is_whole || run.seconds >= wanted {
                 return Ok(portion);
             }
@@ -144,11 +175,11 @@ impl Course<'_> {
         }
     }
 
-    /// Moves files along a way, and returns what that took.
+    /// Moves files along a route, and returns the figures of that.
     fn measure(
         &self,
         mover: &Mover<'_>,
-        way: &Way,
+        Route { way, network }: &Route,
         portion: &Portion,
         what: &str,
     ) -> anyhow::Result<NetworkRun> {
@@ -156,6 +187,7 @@ impl Course<'_> {
         let options = TransferOptions {
             encryption: self.args.encryption.into(),
             files_from: portion.paths.clone(),
+            networks: network.iter().cloned().collect(),
             ..TransferOptions::default()
         };
         let moved = mover.run(what, way.source.clone(), way.target.clone(), options)?;
@@ -176,6 +208,7 @@ impl Course<'_> {
             source: way.source.clone(),
             target: way.target.clone(),
             is_outward: way.is_outward,
+            network: network.clone(),
             repeat: 0,
             files: progress.files,
             bytes: progress.bytes,

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `arguments` | the command line |
 //! | `ways` | the stores at both ends, and the rights |
+//! | `networks` | the named networks, which can be measured one by one |
 //! | `memory_files` | the files of a `mem:` store that a transfer moves |
 //! | `course` | the transfers: warm-up, then repeats by turns |
 //! | `cards` | the bytes that each network card has carried |
@@ -18,6 +19,7 @@ mod cards;
 mod course;
 mod iperf3;
 mod memory_files;
+mod networks;
 mod result;
 mod ways;
 

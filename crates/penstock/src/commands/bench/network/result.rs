@@ -23,6 +23,9 @@ pub(super) struct NetworkRun {
     pub(super) source: Location,
     pub(super) target: Location,
     pub(super) is_outward: bool,
+    /// The only network that its lanes may use; `None` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) network: Option<Name>,
     /// From 1 on; 0 of a warm-up.
     pub(super) repeat: u32,
     pub(super) files: u64,
@@ -69,8 +72,9 @@ impl Spread {
 }
 
 impl NetworkResult {
-    /// Returns the table: a row for each way, one for each direction of iperf3, and the cost of a
-    /// file where files of several sizes were moved.
+    /// Returns the table: a row for each way and network, one for each direction of iperf3. Below
+    /// are the share of single networks that all together reach, and the cost of a file where files
+    /// of several sizes were moved.
     pub(super) fn text(&self) -> String {
         let heads = ["WAY", "FILES", "SIZE", "RATE", "LEAST", "GREATEST", "FILES/S", "CARDS"];
         let mut rows = vec![heads.map(str::to_owned)];
@@ -79,6 +83,7 @@ impl NetworkResult {
         let right = [false, true, true, true, true, true, true, false];
         let costs = [true, false].into_iter().filter_map(|is_outward| self.cost(is_outward));
         let mut lines = vec![aligned(&rows, &right)];
+        lines.extend(self.sums_of_networks());
         lines.extend(costs);
         lines.join("\n")
     }
@@ -88,7 +93,9 @@ impl NetworkResult {
         let mut ways: Vec<Vec<&NetworkRun>> = Vec::new();
         for run in &self.runs {
             let is_same = |way: &&mut Vec<&NetworkRun>| {
-                (&way[0].source, &way[0].target) == (&run.source, &run.target)
+                let first = way[0];
+                (&first.source, &first.target, &first.network)
+                    == (&run.source, &run.target, &run.network)
             };
             match ways.iter_mut().find(is_same) {
                 Some(way) => way.push(run),
@@ -96,6 +103,33 @@ impl NetworkResult {
             }
         }
         ways
+    }
+
+    /// Returns a line for each way of which networks were measured alone: the rate over all of them
+    /// beside the sum of their rates.
+    fn sums_of_networks(&self) -> Vec<String> {
+        let rate = |runs: &[&NetworkRun]| {
+            Spread::of(runs.iter().map(|run| run.bits_per_s())).map_or(0.0, |spread| spread.median)
+        };
+        let ways = self.ways();
+        let together = ways.iter().filter(|runs| runs[0].network.is_none());
+        let line = |runs: &Vec<&NetworkRun>| {
+            let NetworkRun { source, target, .. } = runs[0];
+            let alone = ways.iter().filter(|other| {
+                let first = other[0];
+                first.network.is_some() && (&first.source, &first.target) == (source, target)
+            });
+            let sum: f64 = alone.map(|runs| rate(runs)).sum();
+            let share = rate(runs) / sum * 100.0;
+            (sum > 0.0).then(|| {
+                let sum = format_rate(sum);
+                format!(
+                    "{source} to {target}: all networks together reach {share:.0} % of {sum}, the \
+                     sum of each alone"
+                )
+            })
+        };
+        together.filter_map(line).collect()
     }
 
     fn iperf3_row(&self, is_outward: bool) -> Option<[String; 8]> {
@@ -125,8 +159,8 @@ impl NetworkResult {
 
     /// Returns what a file and a byte cost on the way, where files of several sizes tell.
     fn cost(&self, is_outward: bool) -> Option<String> {
-        let runs: Vec<&NetworkRun> =
-            self.runs.iter().filter(|run| run.is_outward == is_outward).collect();
+        let is_of_all = |run: &&NetworkRun| run.is_outward == is_outward && run.network.is_none();
+        let runs: Vec<&NetworkRun> = self.runs.iter().filter(is_of_all).collect();
         let means = || runs.iter().map(|run| run.bytes as f64 / run.files.max(1) as f64);
         let least = means().fold(f64::MAX, f64::min).max(1.0);
         if runs.len() < 3 || means().fold(0.0, f64::max) < least * APART {
@@ -162,8 +196,9 @@ fn way_row(runs: &[&NetworkRun]) -> [String; 8] {
     let [rate, least, greatest] = spread.as_ref().map(rates).unwrap_or_default();
     let files = Spread::of(runs.iter().map(|run| run.files as f64 / run.seconds));
     let cards: Vec<&[Carried]> = runs.iter().map(|run| &run.cards[..]).collect();
+    let over = first.network.as_ref().map_or_else(String::new, |name| format!(" over {name}"));
     [
-        format!("{} to {}", first.source, first.target),
+        format!("{} to {}{over}", first.source, first.target),
         first.files.to_string(),
         format_bytes(mean),
         rate,
@@ -184,6 +219,7 @@ mod tests {
             source: format!("lab:{store}").parse().unwrap(),
             target: "hpc:null".parse().unwrap(),
             is_outward: true,
+            network: None,
             repeat,
             files,
             bytes,
@@ -223,5 +259,31 @@ mod tests {
         result.runs.retain(|run| run.files == 4);
         result.iperf3.clear();
         assert_eq!(result.text().lines().count(), 2);
+    }
+
+    /// Promise: each network that was measured alone has a row, and a line compares their sum with
+    /// all together. The cost of a file is that over all networks.
+    #[test]
+    fn networks_are_compared_with_their_sum() {
+        let over = |network: &str, seconds: f64| NetworkRun {
+            network: network.parse().ok(),
+            ..run(1, "mem", 4, 4_000_000, seconds)
+        };
+        let result = NetworkResult {
+            id: "0123abcd".to_owned(),
+            site: "lab".parse().unwrap(),
+            other: "hpc".parse().unwrap(),
+            encryption: Encryption::Tls,
+            began: Timestamp::of_ms(0),
+            runs: vec![over("", 1.25), over("fast0", 2.0), over("fast1", 2.0)],
+            iperf3: Vec::new(),
+        };
+        let text = result.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(!lines[1].contains("over") && lines[1].contains("25.60 Mbit/s"), "{text}");
+        assert!(lines[2].starts_with("lab:mem/ to hpc:null/ over fast0"), "{text}");
+        let share = "lab:mem/ to hpc:null/: all networks together reach 80 % of 32.00 Mbit/s";
+        assert!(lines[4].starts_with(share), "{text}");
     }
 }

@@ -6,18 +6,14 @@ use std::path::Path;
 
 use penstock_api::benchmark::{BENCHMARK_REPEATS_MAX, BENCHMARK_SECONDS_MAX, BENCHMARK_SIZES_MAX};
 use penstock_api::place::{Location, PathText, requested};
-use penstock_api::proof::Proof;
-use penstock_api::transfer::{Durability, Encryption, LANES_MAX, TransferOptions};
 use penstock_daemon::settings::{listed, read_document};
 use penstock_exit::{ExitCode, Failure};
-use penstock_proto::digest::DigestKind;
-use penstock_proto::frame::{CipherSuite, UnknownCipherSuite};
 use penstock_proto::id::Name;
 use penstock_proto::name::{check_relative, unescape_in_list};
-use penstock_proto::units::{format_bytes, parse_size};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::commands::bench::file_sizes::{AUTOMATIC, FileSizes};
+use super::modes::Modes;
+use crate::commands::bench::file_sizes::FileSizes;
 use crate::dataset::Shape;
 
 /// Begin of the name of a data set that the store has already.
@@ -153,245 +149,6 @@ pub(super) struct StorageWish {
 impl Default for StorageWish {
     fn default() -> Self {
         Self { measure: false, seconds: 10, repeats: 3, sizes: FileSizes::default() }
-    }
-}
-
-/// Values of each option of transfers; each combination is a mode.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Modes {
-    encryption: Vec<Encryption>,
-    /// Only for encrypted lanes: there is one mode in clear for all of them.
-    cipher_suite: Vec<SuiteChoice>,
-    digest: Vec<DigestKind>,
-    lanes: Vec<Lanes>,
-    piece_size: Vec<PieceSize>,
-    durability: Vec<Durability>,
-}
-
-impl Default for Modes {
-    fn default() -> Self {
-        Self {
-            encryption: vec![Encryption::Tls],
-            cipher_suite: vec![SuiteChoice(None)],
-            digest: vec![DigestKind::Blake3],
-            lanes: vec![Lanes(None)],
-            piece_size: vec![PieceSize(None)],
-            durability: vec![Durability::Batch],
-        }
-    }
-}
-
-impl Modes {
-    /// Returns all combinations; the first one has the first value of each option.
-    pub(super) fn all(&self) -> Vec<Mode> {
-        let mut all = Vec::new();
-        for (encryption, suite) in self.protections() {
-            for &digest in &self.digest {
-                for lanes in &self.lanes {
-                    for piece_size in &self.piece_size {
-                        for &durability in &self.durability {
-                            let sizes = (lanes.0, piece_size.0);
-                            all.push(Mode::new((encryption, suite), digest, sizes, durability));
-                        }
-                    }
-                }
-            }
-        }
-        all
-    }
-
-    /// Returns the ways to protect lanes: each suite with TLS, and none of them in clear.
-    fn protections(&self) -> Vec<(Encryption, Option<CipherSuite>)> {
-        let mut all = Vec::new();
-        for &encryption in &self.encryption {
-            match encryption {
-                Encryption::Tls => all.extend(self.cipher_suite.iter().map(|s| (encryption, s.0))),
-                Encryption::Off => all.push((encryption, None)),
-            }
-        }
-        all
-    }
-
-    /// Returns the lists that are empty or have a value twice, with the reason.
-    fn faults(&self) -> Vec<(String, String)> {
-        fn fault<T: PartialEq>(key: &str, values: &[T]) -> Option<(String, String)> {
-            let again = (1..values.len()).find(|at| values[..*at].contains(&values[*at]));
-            match again {
-                Some(at) => {
-                    Some((format!("modes.{key}[{at}]"), "the list has it twice".to_owned()))
-                }
-                None if values.is_empty() => {
-                    Some((format!("modes.{key}"), format!("`modes.{key}` has no value")))
-                }
-                None => None,
-            }
-        }
-        let suites = self.cipher_suite.iter().any(|suite| suite.0.is_some());
-        let has_none = suites && !self.encryption.contains(&Encryption::Tls);
-        let suites = has_none.then(|| {
-            let text = "lanes in clear have no cipher: `modes.encryption` lacks `tls`";
-            ("modes.cipher_suite".to_owned(), text.to_owned())
-        });
-        let faults = [
-            suites,
-            fault("encryption", &self.encryption),
-            fault("cipher_suite", &self.cipher_suite),
-            fault("digest", &self.digest),
-            fault("lanes", &self.lanes),
-            fault("piece_size", &self.piece_size),
-            fault("durability", &self.durability),
-        ];
-        faults.into_iter().flatten().collect()
-    }
-}
-
-/// A number, or a text.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Scalar {
-    Number(u64),
-    Text(String),
-}
-
-/// A number of lanes; none if the engine decides.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Scalar", into = "Scalar")]
-struct Lanes(Option<u32>);
-
-impl TryFrom<Scalar> for Lanes {
-    type Error = String;
-
-    fn try_from(value: Scalar) -> Result<Self, String> {
-        let number = match &value {
-            Scalar::Text(text) if text == AUTOMATIC => return Ok(Self(None)),
-            Scalar::Number(number) => u32::try_from(*number).ok(),
-            Scalar::Text(_) => None,
-        };
-        let number = number.filter(|lanes| (1..=LANES_MAX).contains(lanes));
-        number.map(|lanes| Self(Some(lanes))).ok_or(format!("give `auto`, or 1 to {LANES_MAX}"))
-    }
-}
-
-impl From<Lanes> for Scalar {
-    fn from(lanes: Lanes) -> Self {
-        lanes.0.map_or_else(|| Self::Text(AUTOMATIC.to_owned()), |lanes| Self::Number(lanes.into()))
-    }
-}
-
-/// A cipher suite of TLS; none if the two sites decide.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-struct SuiteChoice(Option<CipherSuite>);
-
-impl TryFrom<String> for SuiteChoice {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        if text == AUTOMATIC {
-            return Ok(Self(None));
-        }
-        text.parse()
-            .map(|suite| Self(Some(suite)))
-            .map_err(|error: UnknownCipherSuite| format!("{error}, nor `{AUTOMATIC}`"))
-    }
-}
-
-impl From<SuiteChoice> for String {
-    fn from(suite: SuiteChoice) -> Self {
-        suite.0.map_or(AUTOMATIC, CipherSuite::name).to_owned()
-    }
-}
-
-/// Bytes of pieces; none if the engine decides.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Scalar", into = "Scalar")]
-struct PieceSize(Option<u64>);
-
-impl TryFrom<Scalar> for PieceSize {
-    type Error = String;
-
-    fn try_from(value: Scalar) -> Result<Self, String> {
-        let bytes = match &value {
-            Scalar::Text(text) if text == AUTOMATIC => return Ok(Self(None)),
-            Scalar::Text(text) => parse_size(text).map_err(|error| error.to_string())?,
-            Scalar::Number(bytes) => *bytes,
-        };
-        let options = TransferOptions { piece_bytes: bytes, ..TransferOptions::default() };
-        match options.slicing() {
-            Ok(_) if bytes > 0 => Ok(Self(Some(bytes))),
-            _ => Err("give `auto`, or a power of two from 1MiB to 1GiB".to_owned()),
-        }
-    }
-}
-
-impl From<PieceSize> for Scalar {
-    fn from(size: PieceSize) -> Self {
-        size.0.map_or_else(|| Self::Text(AUTOMATIC.to_owned()), Self::Number)
-    }
-}
-
-/// Options that a transfer is measured with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Mode {
-    /// Its values in short, as `tls-blake3`.
-    pub(super) name: String,
-    pub(super) encryption: Encryption,
-    /// The suite that its transfers ask for, if they ask for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cipher_suite: Option<CipherSuite>,
-    pub(super) digest: DigestKind,
-    /// Cipher of the lanes, once a transfer has shown it; `clear` without encryption.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) suite: Option<String>,
-    pub(super) lanes: Option<u32>,
-    pub(super) piece_size: Option<u64>,
-    pub(super) durability: Durability,
-}
-
-impl Mode {
-    fn new(
-        (encryption, cipher_suite): (Encryption, Option<CipherSuite>),
-        digest: DigestKind,
-        (lanes, piece_size): (Option<u32>, Option<u64>),
-        durability: Durability,
-    ) -> Self {
-        let mut name = match (encryption, cipher_suite) {
-            (Encryption::Tls, None) => "tls".to_owned(),
-            (Encryption::Tls, Some(suite)) => format!("tls-{suite}"),
-            (Encryption::Off, _) => "off".to_owned(),
-        };
-        name.push_str(match digest {
-            DigestKind::Blake3 => "-blake3",
-            DigestKind::Xxh3 => "-xxh3",
-        });
-        if let Some(lanes) = lanes {
-            name.push_str(&format!("-{lanes}lanes"));
-        }
-        if let Some(bytes) = piece_size {
-            name.push_str(&format!("-{}", format_bytes(bytes).replace(".0 ", "")));
-        }
-        name.push_str(match durability {
-            Durability::Batch => "",
-            Durability::Fsync => "-fsync",
-            Durability::None => "-nosync",
-        });
-        let suite = None;
-        Self { name, encryption, cipher_suite, digest, suite, lanes, piece_size, durability }
-    }
-
-    /// Returns the options of its transfers.
-    pub(super) fn options(&self) -> TransferOptions {
-        TransferOptions {
-            digest: self.digest,
-            encryption: self.encryption,
-            cipher_suite: self.cipher_suite,
-            durability: self.durability,
-            lanes: self.lanes.unwrap_or(0),
-            piece_bytes: self.piece_size.unwrap_or(0),
-            proof: Proof { receipt: true, ..Proof::default() },
-            ..TransferOptions::default()
-        }
     }
 }
 
@@ -595,6 +352,7 @@ fn flatten(key: &str, value: &serde_json::Value, into: &mut BTreeMap<String, Str
 
 #[cfg(test)]
 mod tests {
+    use penstock_proto::frame::CipherSuite;
     use penstock_proto::units::{GIB, KIB};
 
     use super::*;
@@ -610,40 +368,6 @@ mod tests {
         format!("{:#}", of(text).unwrap_err())
     }
 
-    /// Promise: a matrix has defaults for all but places and data sets, and its modes are the
-    /// combinations of its lists, the first of each first.
-    #[test]
-    fn modes_are_combinations() {
-        let small = of(SMALL).unwrap();
-        assert_eq!((small.repeats, small.warmup, small.modes.all().len()), (6, 1, 1));
-        assert_eq!(small.datasets[1].slug(), "dir_run7");
-        let text = format!(
-            "{SMALL}[modes]\nencryption = [\"tls\", \"off\"]\ndigest = [\"blake3\", \"xxh3-128\"]\n\
-             lanes = [\"auto\", 8]\npiece_size = [\"64MiB\"]\ndurability = [\"none\"]\n"
-        );
-        let modes = of(&text).unwrap().modes.all();
-        let names: Vec<&str> = modes.iter().map(|mode| mode.name.as_str()).collect();
-        assert_eq!(names.len(), 8);
-        assert_eq!(names[..2], ["tls-blake3-64MiB-nosync", "tls-blake3-8lanes-64MiB-nosync"]);
-        let last = modes[7].options();
-        assert_eq!((last.lanes, last.piece_bytes), (8, 64 << 20));
-        assert!(last.proof.receipt && last.encryption == Encryption::Off);
-    }
-
-    /// Promise: suites are compared with TLS alone, and with one mode in clear beside them.
-    #[test]
-    fn suites_are_compared_with_one_mode_in_clear() {
-        let text = format!(
-            "{SMALL}[modes]\nencryption = [\"off\", \"tls\"]\n\
-             cipher_suite = [\"aes128-gcm\", \"auto\"]\n"
-        );
-        let modes = of(&text).unwrap().modes.all();
-        let names: Vec<&str> = modes.iter().map(|mode| mode.name.as_str()).collect();
-        assert_eq!(names, ["off-blake3", "tls-aes128-gcm-blake3", "tls-blake3"]);
-        let asked: Vec<_> = modes.iter().map(|mode| mode.options().cipher_suite).collect();
-        assert_eq!(asked, [None, Some(CipherSuite::Aes128Gcm), None]);
-    }
-
     /// Promise: the ready matrices of the documentation can be read, and compare all suites, and
     /// files of all sizes.
     #[test]
@@ -655,6 +379,9 @@ mod tests {
         let ciphers = ready("ciphers.toml").modes.all();
         let asked: Vec<_> = ciphers.iter().filter_map(|mode| mode.cipher_suite).collect();
         assert_eq!((ciphers.len(), asked), (4, CipherSuite::ALL.to_vec()));
+        let cards = ready("cards.toml").modes.all();
+        let named: Vec<usize> = cards.iter().map(|mode| mode.networks.len()).collect();
+        assert_eq!(named, [0, 1, 1]);
         let sizes = ready("sizes.toml");
         let slugs: Vec<_> = sizes.datasets.iter().map(DatasetName::slug).collect();
         assert_eq!((slugs[0].as_str(), slugs[12].as_str()), ("262144x1KiB", "2x16GiB"));
@@ -677,6 +404,8 @@ mod tests {
             ("direction = \"back\"", "reverse"),
             ("[modes]\nlanes = [0]", "auto"),
             ("[modes]\nlanes = []", "no value"),
+            ("[modes]\npeers = [0]", "1 or more"),
+            ("[modes]\nnetworks = [\"Fast\"]", "commas"),
             ("[modes]\npiece_size = [\"3MiB\"]", "power of two"),
             ("[modes]\nencryption = [\"tls\", \"tls\"]", "twice"),
             ("[storage]\nsizes = \"9-3\"", "smaller size"),

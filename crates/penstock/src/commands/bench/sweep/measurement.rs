@@ -7,7 +7,7 @@ use penstock_api::time_use::{PeerTime, TransferTime, sum_of};
 use penstock_api::timestamp::Timestamp;
 use serde::Serialize;
 
-use super::matrix::Mode;
+use super::modes::Mode;
 use super::record::{Cpu, SideSeconds};
 
 /// Fewest points with bytes for a steady rate.

@@ -4,6 +4,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `matrix` | what is asked for, read from TOML |
+//! | `modes` | the combinations of options of transfers |
 //! | `schedule` | the cells and their order |
 //! | `record` | the forms of the records of a run directory |
 //! | `run_directory` | the files of a run, and how it continues |
@@ -24,6 +25,7 @@ mod estimate;
 mod facts;
 mod matrix;
 mod measurement;
+mod modes;
 mod record;
 mod removal;
 mod run_directory;

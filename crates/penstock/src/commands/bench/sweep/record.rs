@@ -10,7 +10,8 @@ use penstock_api::timestamp::Timestamp;
 use penstock_proto::id::TransferId;
 use serde::{Deserialize, Serialize};
 
-use super::matrix::{Direction, Mode};
+use super::matrix::Direction;
+use super::modes::Mode;
 use crate::commands::bench::mover::Times;
 use crate::dataset::Counts;
 

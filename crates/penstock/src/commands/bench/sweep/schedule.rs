@@ -4,7 +4,8 @@
 use rand::SeedableRng as _;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::matrix::{Direction, Matrix, Mode};
+use super::matrix::{Direction, Matrix};
+use super::modes::Mode;
 use crate::dataset::shuffle;
 
 /// A cell that is to be run.
