@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::extent::Extent;
 use super::history::{
-    Graded, Interval, Method, Mode, PastTransfer, grade, interval, nearest, predict,
+    BEYOND, Graded, Interval, Method, Mode, PastTransfer, grade, interval, nearest, predict,
 };
 use super::network_time::network_time;
 use super::storage_time::{Measured, Unmeasured, storage_time};
@@ -132,9 +132,6 @@ pub(super) struct Forecast {
     pub(super) parts: Vec<PartTime>,
 }
 
-/// Factor beyond the mean sizes of past transfers up to which a data set is like them.
-const BEYOND: f64 = 4.0;
-
 impl Evidence {
     /// Returns the forecast for a data set by the classes of its files.
     pub(super) fn forecast(&self, classes: &[Extent]) -> Forecast {
@@ -163,8 +160,11 @@ impl Evidence {
         if let Some(predicted) = predicted {
             forecast.seconds = Some(predicted.seconds);
             forecast.is_lower_bound = false;
-            forecast.interval = interval(&predicted, &grade(&used, &bound));
             forecast.history = basis(&used, predicted.method, same_places, extent);
+            // Past errors tell nothing of other files.
+            let is_within = forecast.history.as_ref().is_some_and(|history| history.is_within);
+            forecast.interval =
+                is_within.then(|| interval(&predicted, &grade(&used, &bound))).flatten();
             if let Some((limit, basis)) = limit_of(&used, extent) {
                 (forecast.limit, forecast.limit_basis) = (Some(limit), Some(basis));
             }

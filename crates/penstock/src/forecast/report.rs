@@ -41,10 +41,11 @@ fn time_text(of: &Forecast) -> String {
         return format!("at least {}", duration::estimated(seconds));
     }
     let Some(interval) = of.interval else {
-        return format!(
-            "{}; too few transfers tell how far that may be off",
-            duration::estimated(seconds)
-        );
+        let why = match of.history.as_ref().is_some_and(|history| !history.is_within) {
+            true => "no transfer with such files tells",
+            false => "too few transfers tell",
+        };
+        return format!("{}; {why} how far that may be off", duration::estimated(seconds));
     };
     format!(
         "{}, from {} to {} ({:.0} % of the cases, as past transfers erred)",
