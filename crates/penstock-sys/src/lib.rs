@@ -31,9 +31,10 @@ pub use accounts::{
 };
 pub use clock::{clock_error, now_seconds};
 pub use counters::{
-    CardCounters, CpuShares, CpuTimes, DeviceNumber, DiskCounters, EnergyError, EnergyMeter,
-    HostMemory, Joules, LOOPBACK, POWERCAP_ROOT, card_counters, cpu_times, device_of,
-    disk_counters, host_memory, is_hardware_card, process_memory_bytes,
+    BlockDevice, CardCounters, CpuShares, CpuTimes, DeviceNumber, DiskCounters, DiskTraffic,
+    EnergyError, EnergyMeter, HostMemory, Joules, LOOPBACK, POWERCAP_ROOT, block_devices,
+    card_counters, cpu_times, device_of, disk_counters, host_memory, is_hardware_card,
+    process_memory_bytes,
 };
 pub use cpu::{
     ThreadTimes, allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread, thread_times,

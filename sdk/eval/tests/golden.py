@@ -81,6 +81,26 @@ FILE_SYSTEMS = {"lab-raw": ("XFS", "58465342-801-80"), "hpc-scratch": ("Lustre",
 """Kinds and fingerprints of the two stores."""
 
 
+DEVICES = [("dm-3", "dm", "LVM vg-data", 0), ("md0", "md", "raid0", 1),
+           *((f"nvme{n}n1", "disk", "", 2) for n in range(4))]  # fmt: skip
+"""Devices below the XFS of each peer."""
+OVERHEAD = {"write": 1.05, "read": 0.8}
+"""Bytes of devices by bytes of files."""
+
+
+def traffic(operation: str, size: int, seconds: float) -> list[Json]:
+    """What the devices of two peers carried while `size` bytes were read or written."""
+    counter = {"write": "written_bytes", "read": "read_bytes"}[operation]
+    found: list[Json] = []
+    for peer in ("dtn1", "dtn2"):
+        for name, kind, _, _ in DEVICES:
+            share = OVERHEAD[operation] / 2 / (4 if kind == "disk" else 1)
+            busy = (0.9 if peer == "dtn1" else 0.6) * seconds
+            found.append({"peer": peer, "device": name, "read_bytes": 0, "written_bytes": 0,
+                          counter: int(size * share), "busy_ms": int(1000 * busy)})  # fmt: skip
+    return found
+
+
 def benchmark(runs_of: list[float], seed: int, stem: str = "lab-raw") -> Json:
     """Result of a storage benchmark: at each size, runs around the known rate."""
     draw = random.Random(seed)
@@ -97,9 +117,17 @@ def benchmark(runs_of: list[float], seed: int, stem: str = "lab-raw") -> Json:
             marks = ["short"] if size == 4096 else []
             points.append({"operation": operation, "size_bytes": size, "runs": runs,
                            "marks": marks})  # fmt: skip
-    peers = [{"peer": name, "processors": 16, "memory_bytes": 64 << 30, "threads": 8}
+    peers: list[Json] = [{"peer": name, "processors": 16, "memory_bytes": 64 << 30, "threads": 8}
              for name in ("dtn1", "dtn2")]  # fmt: skip
     kind, fingerprint = FILE_SYSTEMS[stem]
+    if kind == "XFS":
+        fields = ("name", "kind", "label", "depth")
+        for peer in peers:
+            peer["devices"] = [dict(zip(fields, item, strict=True)) for item in DEVICES]
+        for point in points:
+            for run in point["runs"]:
+                work = traffic(point["operation"], run["bytes"], run["durable_s"])
+                run["traffic"] = work
     system = {"kind": kind, "options": "rw,noatime", "fingerprint": fingerprint,
               "durable_by": f"syncfs on {kind}", "direct": True, "free_bytes": 39 << 40,
               "total_bytes": 40 << 40}  # fmt: skip
@@ -211,33 +239,64 @@ def _cell(item: Json, mode: Json, direction: str, block: int, at: Json) -> Json:
 
 
 def tuned() -> list[Json]:
-    """Modes by lanes and piece size, the first of them automatic."""
+    """Modes by lanes and piece size, the first of them automatic, then those over one network."""
     pairs = [(None, None), *((lanes, 1 << size) for lanes in (4, 8, 16) for size in (22, 24, 26))]
-    return [
+    over_all: list[Json] = [
         {**modes()[0], "name": f"off-{lanes or 'auto'}-{size or 'auto'}", "lanes": lanes,
          "piece_size": size}
         for lanes, size in pairs
     ]  # fmt: skip
+    return [*over_all, *(_over(mode, "fast0") for mode in over_all)]
+
+
+def _over(mode: Json, network: str) -> Json:
+    return {**mode, "name": f"{mode['name']}-{network}", "networks": [network]}
+
+
+def _make_modes(
+    path: Path,
+    items: list[Json],
+    planned: list[Json],
+    ways: tuple[str, ...],
+    share: dict[str, float],
+) -> Path:
+    """Writes a run of modes by their shares of the rate of the baseline."""
+    found: list[Json] = []
+    for block in range(1, 7):
+        for item in items:
+            for mode in planned:
+                for way in ways:
+                    at = {"order": len(found) + 1, "warmup": False, "time": BEGUN.isoformat()}
+                    cell = _cell(item, {**mode, "name": "off-blake3"}, way, block, at)
+                    got = cell["rate"]["effective"] * share[mode["name"]]
+                    name = f"b{block}-{item['name']}-{mode['name']}-{way}"
+                    found.append(cell | {"id": name, "mode": mode, "rate": {"effective": got}})
+    found += _unsuccessful(len(found), items[0], planned[0])
+    path.mkdir()
+    ids = [cell["id"] for cell in found]
+    _write(path / "run.json", _run(7) | {"datasets": items, "modes": planned, "cells": ids})
+    _lines(path / "cells.jsonl", found)
+    return path
 
 
 def make_tuned(path: Path) -> Path:
-    """Writes a run of one data set in many modes: eight lanes reach what automatic does."""
-    item = datasets()[8]
+    """Writes a run of one data set in many modes: eight lanes reach what automatic does, and one
+    network half of it."""
     shares = {None: 1.0, 4: 0.62, 8: 1.0, 16: 0.93}
-    found: list[Json] = []
-    for block in range(1, 7):
-        for mode in tuned():
-            at = {"order": len(found) + 1, "warmup": False, "time": BEGUN.isoformat()}
-            cell = _cell(item, {**mode, "name": "off-blake3"}, "forward", block, at)
-            got = cell["rate"]["effective"] * shares[mode["lanes"]]
-            cell |= {"id": f"b{block}-{mode['name']}", "mode": mode, "rate": {"effective": got}}
-            found.append(cell)
-    found += _unsuccessful(len(found), item, tuned()[0])
-    path.mkdir()
-    planned = [cell["id"] for cell in found]
-    _write(path / "run.json", _run(7) | {"datasets": [item], "modes": tuned(), "cells": planned})
-    _lines(path / "cells.jsonl", found)
-    return path
+    share = {m["name"]: shares[m["lanes"]] * (0.5 if "networks" in m else 1) for m in tuned()}
+    return _make_modes(path, [datasets()[8]], tuned(), ("forward",), share)
+
+
+CARDS = {"off-blake3": 1.0, "off-blake3-fast0": 0.52, "off-blake3-fast1": 0.47}
+"""Share of each network in the rate of both together."""
+
+
+def make_cards(path: Path) -> Path:
+    """Writes a run of two networks, each alone and both together, in both directions."""
+    base = modes()[0]
+    planned = [base, *(_over(base, network) for network in ("fast0", "fast1"))]
+    ways = ("forward", "reverse")
+    return _make_modes(path, [datasets()[5], datasets()[8]], planned, ways, CARDS)
 
 
 def make_distant(

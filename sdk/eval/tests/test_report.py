@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock_eval import cli, headlines, report, style
+from penstock_eval import cli, headlines, report, style, tables
 from penstock_eval.contents import FIGURES, TABLES
 from penstock_eval.drawing import LeftOutError, Request
 from penstock_eval.figures import traffic, work
@@ -157,12 +157,37 @@ def test_rates_of_a_need(sections: list[Section]):
 
 
 def test_lanes_and_piece_size(tmp_path: Path):
-    """Promise: F17 has the ratio of each cell to the automatic choice."""
+    """Promise: F17 has the ratio of each cell to the automatic choice. Modes with other networks
+    are not in it."""
     run = Run(golden.make_tuned(tmp_path / "run"))
     with style.applied():
         drawn = work.tuning(Request(run))
     texts = [text.get_text() for text in drawn.figure.axes[0].texts]
     assert texts == ["0.62", "1.00", "0.93"] * 3
+
+
+def test_networks_stand_beside_all_together(tmp_path: Path):
+    """Promise: a sweep over single networks is right by the schema, and T1 and T4 have the rate of
+    each network and its ratio to all together, in each direction."""
+    path = golden.make_cards(tmp_path / "run")
+    assert cli.main(["check", str(path)]) == 0
+    request = Request(Run(path))
+    table = tables.by_suite(request)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert len(rows) == len(tables.results(request).rows) == 12
+    for row in rows:
+        share = golden.CARDS[str(row["mode"])]
+        assert row["ratio"] == (None if share == 1 else pytest.approx(share))
+
+
+def test_long_names_of_modes_fit():
+    """Promise: a legend of many modes with long names is within its figure."""
+    with style.applied():
+        made, _ = style.figure()
+        style.legend_above(made, [("tls-blake3-fast0+fast1-2peers", style.INK)] * 9)
+        made.draw_without_rendering()
+        box = made.legends[0].get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= made.bbox.x1
 
 
 def test_runs_without_a_time(run: Run, folder: Path, tmp_path: Path):

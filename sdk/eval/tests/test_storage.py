@@ -4,9 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock_eval import appendix, cli, report, style
-from penstock_eval.drawing import LeftOutError
+from penstock_eval import appendix, cli, layers, report, style
+from penstock_eval.drawing import LeftOutError, Request
 from penstock_eval.figures import storage
+from penstock_eval.rundir import Run
 from penstock_eval.storagedir import StorageResult
 from tests import golden
 
@@ -27,7 +28,7 @@ def test_a_report_of_storage_alone(path: Path, capsys: pytest.CaptureFixture[str
     assert cli.main(["check", str(path)]) == 0
     assert "right, 14 steps" in capsys.readouterr().out
     assert cli.main(["report", str(path)]) == 0
-    assert "1 figures and 1 tables" in capsys.readouterr().out
+    assert "1 figures and 2 tables" in capsys.readouterr().out
     text = (path / "report/report.md").read_text()
     assert "Storage: raw:eval" in text
     assert "**Mounted**: rw,noatime" in text
@@ -105,6 +106,55 @@ def test_names_only(path: Path):
     with pytest.raises(LeftOutError, match="no bytes were written or read"):
         storage.by_size(StorageResult(path))
     assert len(appendix.storage_steps(StorageResult(path)).rows) == 2
+
+
+def test_layers_below_a_store(path: Path):
+    """Promise: T21 has the file system and each device below it with rate, ratio and busy share:
+    sums over the peers, and the busiest of them. A device that a run lacks has one run less."""
+    found = json.loads((path / "storage.json").read_text())
+    point = next(item for item in found["points"] if item["operation"] == "write")
+    run = point["runs"][0]
+    run["traffic"] = [item for item in run["traffic"] if item["device"] != "md0"]
+    _edit(path, points=found["points"])
+    table = layers.of_result(StorageResult(path))
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    first = [row for row in rows if (row["operation"], row["file size"]) == ("write", "4 KiB")]
+    assert [row["device"] for row in first[:4]] == ["XFS", "dm-3", "md0", "nvme0n1"]
+    assert [row["n"] for row in first[:4]] == [3, 3, 2, 3]
+    assert [row["depth"] for row in first[:4]] == [None, 0, 1, 2]
+    assert (first[0]["ratio"], first[0]["busy %"]) == (1.0, None)
+    assert first[1]["ratio"] == pytest.approx(golden.OVERHEAD["write"])
+    assert first[1]["busy %"] == pytest.approx(90, abs=0.1)
+    assert first[3]["ratio"] == pytest.approx(golden.OVERHEAD["write"] / 4)
+    rate = golden.storage_rate(4096) / golden.GBIT * golden.OVERHEAD["write"]
+    assert first[1]["median Gbit/s"] == pytest.approx(rate)
+
+
+def test_devices_stand_above_transfers(folder: Path):
+    """Promise: F12 has the devices of a store, disks first and many of a kind together, above its
+    file system and the transfers. A store on no device has its file system alone."""
+    with style.applied():
+        drawn = storage.by_layer(Request(Run(folder)))
+    axes = drawn.figure.axes[0]
+    names = [label.get_text().split("\n")[0] for label in axes.get_yticklabels()]
+    assert names[:4] == ["4 devices (disk)", "md0 (md raid0)", "dm-3 (dm LVM vg-data)",
+                         "read lab:raw"]  # fmt: skip
+    assert names[4] == "write hpc:scratch"
+    disks, *_, transfer = [text.get_text() for text in axes.texts]
+    assert disks.endswith("Gbit/s, 0.80 × the files, 90 % busy")
+    assert "of the slower end" in transfer
+    assert "as the kernel counted them for the whole host" in drawn.caption
+
+
+def test_results_without_devices(path: Path):
+    """Promise: results of earlier releases, and of stores on no device, have no layers."""
+    found = json.loads((path / "storage.json").read_text())
+    for point in found["points"]:
+        for run in point["runs"]:
+            run.pop("traffic", None)
+    _edit(path, points=found["points"])
+    with pytest.raises(LeftOutError, match="no device below a store is known"):
+        layers.of_result(StorageResult(path))
 
 
 def test_nothing_measured(path: Path, capsys: pytest.CaptureFixture[str]):

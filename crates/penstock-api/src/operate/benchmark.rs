@@ -1,6 +1,6 @@
 //! Benchmarks of stores: what one is to measure, and what it has measured.
 
-use penstock_proto::benchmark::{BenchmarkMark, BenchmarkOperation, CacheState};
+use penstock_proto::benchmark::{BenchmarkMark, BenchmarkOperation, BlockDeviceKind, CacheState};
 use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,9 @@ pub const BENCHMARK_THREADS_MAX: u32 = 256;
 /// Most points of one benchmark. With all repeats the result stays below a MiB, which the state of
 /// a site takes.
 pub const BENCHMARK_POINTS_MAX: usize = 160;
+/// Most entries on the traffic of devices in one benchmark, all runs together, for the same reason.
+/// A run for which there is no room has none.
+pub const BENCHMARK_TRAFFIC_MAX: usize = 3000;
 
 /// What a benchmark can be asked to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -139,6 +142,47 @@ pub struct BenchmarkPeer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::text::optional_field")]
     pub caches_kept: Option<String>,
+    /// The block devices below the files, in ascending order of depth and at most 32. Empty where
+    /// the store is on none, as on a network file system, and for peers of releases that did not
+    /// look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<BenchmarkDevice>,
+}
+
+/// A block device below the files of a benchmark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+pub struct BenchmarkDevice {
+    /// Its name, as the kernel has it, such as `nvme0n1` or `dm-3`.
+    #[serde(deserialize_with = "crate::text::field")]
+    pub name: String,
+    /// Its kind.
+    pub kind: BlockDeviceKind,
+    /// The level of an array, such as `raid5`; the origin and the name of a mapped device, such as
+    /// `LVM vg-data`; empty of others.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "crate::text::field")]
+    pub label: String,
+    /// Number of devices between it and the file system.
+    pub depth: u32,
+}
+
+/// Work of a block device in a run. The kernel counts for the whole host: other programs that use
+/// the device are counted too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+pub struct BenchmarkTraffic {
+    /// The peer that has the device.
+    pub peer: Name,
+    /// The name of the device among those of the peer.
+    #[serde(deserialize_with = "crate::text::field")]
+    pub device: String,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Time with at least one request in work, in milliseconds.
+    pub busy_ms: u64,
 }
 
 /// The file system of a store, as a benchmark found it.
@@ -192,6 +236,10 @@ pub struct BenchmarkRun {
     /// Reasons why it says less than it seems to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<BenchmarkMark>,
+    /// Work of the block devices below the store, from the barrier on until all of their peer was
+    /// durable, without the time between passes. A device that went or came meanwhile is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<BenchmarkTraffic>,
 }
 
 /// The median of the runs of a step, with both ends.

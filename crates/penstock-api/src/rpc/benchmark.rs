@@ -97,8 +97,21 @@ pub struct BenchmarkFacts {
     pub file_system: BenchmarkFileSystem,
 }
 
+/// Work of a block device below the store while a peer did a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceTraffic {
+    /// Name of the device, as in the facts about the peer.
+    pub device: String,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time with at least one request in work, in milliseconds.
+    pub busy_ms: u64,
+}
+
 /// What a peer did in a step, with times since it was told to begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchmarkTimes {
     /// Bytes of payload.
     pub bytes: u64,
@@ -110,6 +123,10 @@ pub struct BenchmarkTimes {
     pub done_s: f64,
     /// Time until all was durable, in seconds.
     pub durable_s: f64,
+    /// Work of the block devices below the store in that time. Empty where there are none, and from
+    /// peers of releases that did not look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<DeviceTraffic>,
 }
 
 /// A reply of a peer.

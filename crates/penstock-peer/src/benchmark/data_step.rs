@@ -13,6 +13,7 @@ use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
 use crate::benchmark::file_set::FileSet;
+use crate::benchmark::store_devices::StoreDevices;
 use crate::stores::chain;
 
 /// Interval at which a waiting step looks whether it is to stop.
@@ -26,18 +27,23 @@ pub(super) struct DataStep {
 
 impl DataStep {
     /// Grants work for `seconds`, and waits until all of it is durable. Stops early when `stops`
-    /// returns true.
+    /// returns true. The devices are looked at while the task exists and has no work.
     ///
     /// # Errors
     /// `benchmark-failed`; the problem with which the task ended; `stopped`.
     pub(super) fn run(
         &self,
         seconds: u32,
+        devices: &StoreDevices,
         stops: impl Fn() -> bool,
     ) -> Result<BenchmarkTimes, Problem> {
+        let before = devices.look();
         let begun = self.control.begin(Duration::from_secs(seconds.into()));
         self.task.wake();
-        let outcome = self.control.wait(begun, stops);
+        let mut outcome = self.control.wait(begun, stops);
+        if let Ok(times) = &mut outcome {
+            times.traffic = devices.traffic_since(&before);
+        }
         self.task.stop(outcome.is_err());
         outcome
     }
@@ -104,6 +110,7 @@ impl StepControl {
                     units: counts.units,
                     done_s: written.since(begun).as_secs_f64(),
                     durable_s: durable.since(begun).as_secs_f64(),
+                    traffic: Vec::new(),
                 });
             }
             if stops() {

@@ -89,7 +89,8 @@ impl NamedFiles {
         if operation == BenchmarkOperation::Create {
             *made = counts;
         }
-        Ok(BenchmarkTimes { bytes: 0, files, units: files, done_s, durable_s })
+        let traffic = Vec::new();
+        Ok(BenchmarkTimes { bytes: 0, files, units: files, done_s, durable_s, traffic })
     }
 
     fn work(

@@ -18,6 +18,7 @@
 //! | `file_set` | the pages of the files of a step |
 //! | `host_caches` | the caches of all files of the host |
 //! | `metadata_step` | a step that works on names |
+//! | `store_devices` | the block devices below the files, and their work while a step runs |
 //! | `leftovers` | records of benchmarks, and the removal of their files |
 
 mod data_step;
@@ -26,11 +27,14 @@ mod host_caches;
 mod leftovers;
 mod metadata_step;
 mod session;
+mod store_devices;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -47,6 +51,7 @@ use penstock_store::{Source, Target};
 use crate::benchmark::host_caches::HostCaches;
 use crate::benchmark::leftovers::{Leftovers, directories, remove_directories, spec_of};
 use crate::benchmark::session::{Prepared, Session};
+use crate::benchmark::store_devices::StoreDevices;
 use crate::stores::StoreKind;
 use crate::stores::access::{Absence, AccessError};
 use crate::stores::chain;
@@ -217,6 +222,7 @@ impl BenchmarkHost {
         };
         let (target, source) = self.open(place)?;
         let (store, path) = (place.store.clone(), place.path.0.clone());
+        let files = directory_in(&root, place);
         let looked = self.target.stores.ask(&place.store, move || {
             let failed = |error: &dyn std::error::Error| AccessError::unanswered(&store, error);
             match target.open_dir(&path) {
@@ -229,7 +235,7 @@ impl BenchmarkHost {
             let options = directory.and_then(|root| penstock_sys::mount_options(&root));
             let methods: Vec<String> =
                 target.durability().iter().map(ToString::to_string).collect();
-            Ok::<_, AccessError>(Some(BenchmarkFileSystem {
+            let file_system = BenchmarkFileSystem {
                 kind: kind_of(&target),
                 options: options.unwrap_or_default(),
                 fingerprint: fingerprint.to_string(),
@@ -238,9 +244,11 @@ impl BenchmarkHost {
                 free_bytes: space.free_bytes,
                 total_bytes: space.total_bytes,
                 free_files: space.free_inodes,
-            }))
+            };
+            let devices = StoreDevices::below(&files).describe();
+            Ok::<_, AccessError>(Some((file_system, devices)))
         });
-        let Some(file_system) = looked.and_then(|looked| looked)? else {
+        let Some((file_system, devices)) = looked.and_then(|looked| looked)? else {
             return Err(no_directory(place));
         };
         let memory = penstock_sys::host_memory().map(|memory| memory.total_bytes);
@@ -250,8 +258,18 @@ impl BenchmarkHost {
             memory_bytes: memory.unwrap_or(0),
             threads: 0,
             caches_kept: None,
+            devices,
         };
         Ok(BenchmarkFacts { peer, file_system })
+    }
+
+    /// Looks for the devices below a place. Blocks for the time of an answer of the store at most.
+    fn devices_of(&self, place: &BenchmarkPlace) -> Result<StoreDevices, Problem> {
+        let StoreKind::Posix(root) = self.target.stores.spec(&place.store)?.kind else {
+            return Ok(StoreDevices::default());
+        };
+        let files = directory_in(&root, place);
+        Ok(self.target.stores.ask(&place.store, move || StoreDevices::below(&files))?)
     }
 
     fn begin(self: &Arc<Self>, mut part: BenchmarkPart) -> Result<u64, Problem> {
@@ -265,6 +283,7 @@ impl BenchmarkHost {
         let its = target.clone();
         let mounts = self.target.stores.ask(&part.place.store, move || mounts_of(&its, &spec));
         part.mounts = mounts.and_then(|mounts| mounts)?;
+        let devices = self.devices_of(&part.place)?;
         let mut present = self.lock();
         if let Some(other) = &*present {
             if other.part.id == part.id {
@@ -277,7 +296,7 @@ impl BenchmarkHost {
         }
         self.leftovers.record(&part)?;
         let (service, caches) = (Arc::clone(&self.target), self.caches.clone());
-        let session = Arc::new(Session::new(part, service, (target, source), caches));
+        let session = Arc::new(Session::new(part, service, (target, source), devices, caches));
         *present = Some(Arc::clone(&session));
         drop(present);
         let host = Arc::clone(self);
@@ -387,6 +406,11 @@ impl BenchmarkHost {
             None => removed.map(|()| BenchmarkReply::Cleaned(cleaned)),
         }
     }
+}
+
+/// Returns the directory of a place below the root of its store.
+fn directory_in(root: &Path, place: &BenchmarkPlace) -> PathBuf {
+    root.join(OsStr::from_bytes(&place.path.0))
 }
 
 fn no_directory(place: &BenchmarkPlace) -> Problem {

@@ -20,6 +20,7 @@ use crate::benchmark::file_set::FileSet;
 use crate::benchmark::host_caches::HostCaches;
 use crate::benchmark::leftovers::{directories, has_server, remove_tree, spec_of, writer_of};
 use crate::benchmark::metadata_step::NamedFiles;
+use crate::benchmark::store_devices::StoreDevices;
 use crate::stores::chain;
 use crate::stores::errors::StoreFault;
 use crate::stores::guard::Guard;
@@ -36,6 +37,7 @@ pub(super) struct Session {
     service: Arc<TargetService>,
     target: Target,
     source: Source,
+    devices: StoreDevices,
     caches: HostCaches,
     named: NamedFiles,
     ready: Mutex<Option<Ready>>,
@@ -74,6 +76,7 @@ impl Session {
         part: BenchmarkPart,
         service: Arc<TargetService>,
         (target, source): (Target, Source),
+        devices: StoreDevices,
         caches: HostCaches,
     ) -> Self {
         let (_, own) = directories(&part, part.part);
@@ -89,6 +92,7 @@ impl Session {
             service,
             target,
             source,
+            devices,
             caches,
             named,
             ready: Mutex::default(),
@@ -136,12 +140,14 @@ impl Session {
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
         let stops = || self.is_stopped();
         match ready {
-            Some(Ready::Data(step)) => step.run(self.part.seconds, stops),
+            Some(Ready::Data(step)) => step.run(self.part.seconds, &self.devices, stops),
             Some(Ready::Metadata(step)) => {
                 let lasts = Duration::from_secs(self.part.seconds.into());
                 let work = (threads_of(&step), step.files);
+                let before = self.devices.look();
                 let done = self.named.run(step.operation, work, lasts, &stops);
-                let done = done.map_err(|error| self.failed(&error))?;
+                let mut done = done.map_err(|error| self.failed(&error))?;
+                done.traffic = self.devices.traffic_since(&before);
                 if stops() {
                     return Err(stopped());
                 }

@@ -99,3 +99,33 @@ impl BenchmarkMark {
         }
     }
 }
+
+/// The kind of a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum BlockDeviceKind {
+    /// A disk, or another device with no device below it that the kernel knows.
+    Disk,
+    /// A part of a disk.
+    Partition,
+    /// An array of the kernel's software RAID (md).
+    Md,
+    /// A device of the device mapper, as a logical volume, an encrypted device or several paths.
+    Dm,
+    /// A file that is used as a device.
+    Loop,
+}
+
+impl BlockDeviceKind {
+    /// Returns its name, one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Partition => "partition",
+            Self::Md => "md",
+            Self::Dm => "dm",
+            Self::Loop => "loop",
+        }
+    }
+}

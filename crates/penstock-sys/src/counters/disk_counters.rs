@@ -1,4 +1,4 @@
-//! Bytes that each block device read and wrote.
+//! Bytes that each block device read and wrote, and the time for which it was busy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,18 +6,22 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::{major, minor};
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
 /// Bytes of a sector in `/proc/diskstats`, for every device.
 const SECTOR_BYTES: u64 = 512;
-/// Positions of the sectors read and written in a line of `/proc/diskstats`.
+/// Positions of the sectors read and written, and of the milliseconds with a request in work, in a
+/// line of `/proc/diskstats`.
 const READ_FIELD: usize = 5;
 const WRITTEN_FIELD: usize = 9;
+const BUSY_FIELD: usize = 12;
+/// Milliseconds at which the kernel's time of a device begins at 0 again: it prints 32 bits.
+const BUSY_MS_WRAP: u64 = 1 << 32;
 
 /// Major and minor number of a block device.
 pub type DeviceNumber = (u32, u32);
 
-/// Bytes of one block device since it came up.
+/// Bytes and time of one block device since it came up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskCounters {
     /// Name of the device, as `sda1`.
@@ -26,6 +30,38 @@ pub struct DiskCounters {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Time with at least one request in work, in milliseconds. Begins at 0 again after 49 days.
+    pub busy_ms: u64,
+}
+
+/// Work of one block device between two looks at its counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskTraffic {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time with at least one request in work, in milliseconds.
+    pub busy_ms: u64,
+}
+
+impl DiskCounters {
+    /// Returns the work since an earlier look; `None` if this is another device than it was then,
+    /// or the same one made anew, so that its bytes began at 0.
+    pub fn since(&self, before: &Self) -> Option<DiskTraffic> {
+        if self.name != before.name {
+            return None;
+        }
+        let busy_ms = match self.busy_ms.checked_sub(before.busy_ms) {
+            Some(busy_ms) => busy_ms,
+            None => (self.busy_ms + BUSY_MS_WRAP).checked_sub(before.busy_ms)?,
+        };
+        Some(DiskTraffic {
+            read_bytes: self.read_bytes.checked_sub(before.read_bytes)?,
+            written_bytes: self.written_bytes.checked_sub(before.written_bytes)?,
+            busy_ms,
+        })
+    }
 }
 
 /// Returns the counters of all block devices and partitions.
@@ -50,6 +86,7 @@ fn parse_line(line: &str) -> Option<(DeviceNumber, DiskCounters)> {
         name: (*words.get(2)?).to_owned(),
         read_bytes: number(READ_FIELD)?.saturating_mul(SECTOR_BYTES),
         written_bytes: number(WRITTEN_FIELD)?.saturating_mul(SECTOR_BYTES),
+        busy_ms: number(BUSY_FIELD)?,
     };
     Some((device, counters))
 }
@@ -66,17 +103,25 @@ pub fn device_of(path: &Path) -> io::Result<Option<DeviceNumber>> {
     if device.0 != 0 {
         return Ok(Some(device));
     }
+    // A subvolume of btrfs has another number than the mount has.
+    let told = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?;
+    let is_told = StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::MNT_ID);
+    let mount = is_told.then_some(told.stx_mnt_id);
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let Some(source) = source_of(&mounts, device) else { return Ok(None) };
+    let Some(source) = source_of(&mounts, device, mount) else { return Ok(None) };
     let Ok(source) = fs::metadata(source) else { return Ok(None) };
     let device = (major(source.rdev()), minor(source.rdev()));
     Ok((device.0 != 0).then_some(device))
 }
 
-/// Returns the device file from which a file system is mounted (proc_pid_mountinfo(5)).
-fn source_of(mounts: &str, device: DeviceNumber) -> Option<&str> {
-    let wanted = format!("{}:{}", device.0, device.1);
-    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&wanted))?;
+/// Returns the device file from which a file system is mounted (proc_pid_mountinfo(5)). It is found
+/// by the number of the mount, or of the device where that of the mount is not known.
+fn source_of(mounts: &str, device: DeviceNumber, mount: Option<u64>) -> Option<&str> {
+    let (at, wanted) = match mount {
+        Some(mount) => (0, mount.to_string()),
+        None => (2, format!("{}:{}", device.0, device.1)),
+    };
+    let line = mounts.lines().find(|line| line.split(' ').nth(at) == Some(&wanted))?;
     let (_, file_system) = line.split_once(" - ")?;
     file_system.split(' ').nth(1).filter(|source| source.starts_with("/dev/"))
 }
@@ -103,7 +148,8 @@ mod tests {
         let disks = parse_disk_counters(RECORDED);
         assert_eq!(disks.keys().copied().collect::<Vec<_>>(), [(7, 0), (259, 0), (259, 1)]);
         let disk = &disks[&(259, 0)];
-        assert_eq!((disk.read_bytes, disk.written_bytes), (2048 * 512, 4096 * 512));
+        let (read, written) = (disk.read_bytes, disk.written_bytes);
+        assert_eq!((read, written, disk.busy_ms), (2048 * 512, 4096 * 512, 88));
         assert_eq!(
             (disks[&(259, 1)].name.as_str(), disks[&(259, 1)].written_bytes),
             ("nvme0n1p1", 512)
@@ -114,10 +160,32 @@ mod tests {
     /// from, and one without a device to none.
     #[test]
     fn a_path_has_a_device_or_none() {
-        assert_eq!(source_of(MOUNTS, (0, 30)), Some("/dev/nvme0n1p2"));
-        assert_eq!(source_of(MOUNTS, (0, 31)), None);
-        assert_eq!(source_of(MOUNTS, (0, 99)), None);
+        assert_eq!(source_of(MOUNTS, (0, 30), None), Some("/dev/nvme0n1p2"));
+        assert_eq!(source_of(MOUNTS, (0, 31), None), None);
+        assert_eq!(source_of(MOUNTS, (0, 99), None), None);
+        assert_eq!(source_of(MOUNTS, (0, 99), Some(25)), Some("/dev/nvme0n1p2"));
+        assert_eq!(source_of(MOUNTS, (0, 30), Some(26)), None);
         assert_eq!(device_of(Path::new("/proc")).unwrap(), None);
         assert!(device_of(Path::new("/nowhere-at-all")).is_err());
+    }
+
+    /// Promise: work is the difference of two looks. A time that began at 0 again is continued, and
+    /// a device that was made anew, or replaced by another, has no work.
+    #[test]
+    fn work_is_a_difference_of_counters() {
+        let look = |name: &str, read_bytes, written_bytes, busy_ms| DiskCounters {
+            name: name.to_owned(),
+            read_bytes,
+            written_bytes,
+            busy_ms,
+        };
+        let before = look("sda", 100, 200, BUSY_MS_WRAP - 30);
+        let work = |read_bytes, written_bytes, busy_ms| {
+            Some(DiskTraffic { read_bytes, written_bytes, busy_ms })
+        };
+        assert_eq!(look("sda", 100, 250, BUSY_MS_WRAP - 10).since(&before), work(0, 50, 20));
+        assert_eq!(look("sda", 101, 200, 12).since(&before), work(1, 0, 42));
+        assert_eq!(look("sda", 0, 250, BUSY_MS_WRAP - 10).since(&before), None);
+        assert_eq!(look("sdb", 100, 250, BUSY_MS_WRAP - 10).since(&before), None);
     }
 }

@@ -319,8 +319,8 @@ mod tests {
         }
     }
 
-    /// Promise: transfers of nearly equal bytes, which cannot tell a start from a cost of bytes, make
-    /// no long start: a data set of twice the bytes takes nearly twice the time.
+    /// Promise: transfers of nearly equal bytes, which cannot tell a start from a cost of bytes,
+    /// make no long start: a data set of twice the bytes takes nearly twice the time.
     #[test]
     fn equal_bytes_make_no_long_start() {
         let sets =
@@ -353,8 +353,8 @@ mod tests {
         assert_eq!(predict(&[], alike, &bound), None);
     }
 
-    /// Promise: much smaller files than those of all transfers are forecast by measurements, if there
-    /// are some.
+    /// Promise: much smaller files than those of all transfers are forecast by measurements, if
+    /// there are some.
     #[test]
     fn much_smaller_files_are_forecast_by_measurements() {
         let all = on_a_line(CostModel { start_s: 0.1, file_s: 1e-3, byte_s: 1e-9 });

@@ -62,6 +62,31 @@ fn check(result: &Value, peers: usize) {
     assert!(point(result, "read", 4096)["runs"][0]["cache"].is_string());
 }
 
+/// Checks the layers of a result against the disk of its store, if that is on one: each run has the
+/// work of the devices of the peer, and the nearest to the file system carried what was written.
+fn check_layers(result: &Value, store: &Path, text: &str) {
+    let devices = result["peers"][0]["devices"].as_array();
+    let known = penstock_sys::device_of(store).unwrap().is_some();
+    let has_title = text.contains("Layers of the largest files");
+    assert_eq!((devices.is_some(), has_title), (known, known), "{text} {result}");
+    let Some(devices) = devices else { return };
+    let names: Vec<&str> = devices.iter().map(|device| device["name"].as_str().unwrap()).collect();
+    assert!(devices[0]["depth"] == 0 && text.contains(&format!("  {} (", names[0])), "{text}");
+    for point in result["points"].as_array().unwrap() {
+        let traffic = point["runs"][0]["traffic"].as_array().unwrap();
+        assert!(traffic.iter().all(|work| names.contains(&work["device"].as_str().unwrap())));
+    }
+    let run = &point(result, "write", 1 << 20)["runs"][0];
+    let nearest: u64 = run["traffic"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|work| devices.iter().any(|it| it["depth"] == 0 && it["name"] == work["device"]))
+        .map(|work| work["written_bytes"].as_u64().unwrap())
+        .sum();
+    assert!(nearest >= run["bytes"].as_u64().unwrap(), "all was durable: {run}");
+}
+
 /// Promise: two peers measure a store together; the site keeps the result after the loss of its
 /// controller; nothing is left in the store.
 #[test]
@@ -95,6 +120,7 @@ fn one_peer_measures_and_refuses_what_would_do_harm() {
     check(&result, 1);
     let text = site.ok(&["bench", "show", "data"]);
     assert!(text.contains("1.0 MiB") && text.contains("unlink"), "{text}");
+    check_layers(&result, &site.store, &text);
     site.stop();
     site.start();
     let kept = &site.lines(&["bench", "show", "--json"])[0];
@@ -124,6 +150,19 @@ fn one_peer_measures_and_refuses_what_would_do_harm() {
     assert_eq!(long.wait().unwrap().code(), Some(130));
     let newest = &site.lines(&["bench", "show", "data", "--json"])[0];
     assert_eq!(newest["state"], "cancelled");
+    assert_eq!(left(&site), 0);
+}
+
+/// Promise: the devices below a store are named, with what each carried in each run.
+#[test]
+fn layers_below_a_store_are_measured() {
+    let root = Scratch::on_disk();
+    let mut site = Site::init(root.path(), "lab", None);
+    site.start();
+    let bytes = ["--ops", "write,read", "--budget", "64MiB"];
+    let result = measure(&site, &[&SHORT[..], &bytes].concat());
+    assert_eq!(result["state"], "done", "{result}");
+    check_layers(&result, &site.store, &site.ok(&["bench", "show", "data"]));
     assert_eq!(left(&site), 0);
 }
 

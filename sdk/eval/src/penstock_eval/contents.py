@@ -1,6 +1,6 @@
 """What a report has, in its order, and what it cannot have."""
 
-from penstock_eval import appendix, beside, bounds, distances, forecasts, proofs, tables
+from penstock_eval import appendix, beside, bounds, distances, forecasts, layers, proofs, tables
 from penstock_eval.drawing import FigureOf, Request
 from penstock_eval.figures import (
     distance,
@@ -27,7 +27,7 @@ FIGURES: tuple[FigureOf[Request], ...] = (
     FigureOf("F6", "Rate by file size and volume", rates.by_volume),
     FigureOf("F4", "A single file", rates.single_file),
     FigureOf("F5", "A single file, linear", rates.single_file_linear),
-    FigureOf("F12", "Storage and transfer, layer by layer", work.layers),
+    FigureOf("F12", "Storage and transfer, layer by layer", storage.by_layer),
     FigureOf("F21", "Forecast and measured", forecast.against_measured),
     FigureOf("F19", "Where the time goes", work.where_time_goes),
     FigureOf("F9", "The first seconds", traffic.first_seconds),
@@ -51,6 +51,7 @@ TABLES: tuple[TableOf[Request], ...] = (
     TableOf("T5", "Evenness of cards", tables.evenness),
     TableOf("T6", "Layers and bounds", bounds.table),
     TableOf("T7", "Runs of storage", appendix.storage_runs),
+    TableOf("T21", "Layers below the stores", layers.of_run),
     TableOf("T8", "Data sets by class", appendix.classes),
     TableOf("T9", "Counters of cards", appendix.counters),
     TableOf("T10", "Settings and findings", appendix.settings),
@@ -91,4 +92,5 @@ STORAGE_FIGURES: tuple[FigureOf[StorageResult], ...] = (
 
 STORAGE_TABLES: tuple[TableOf[StorageResult], ...] = (
     TableOf("T20", "Steps of the storage benchmark", appendix.storage_steps),
+    TableOf("T21", "Layers below the store", layers.of_result),
 )

@@ -1,5 +1,6 @@
 """Directories of `penstock bench sweep`, read into records."""
 
+import json
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,6 +54,8 @@ class Mode:
     name: str
     lanes: int | None = None
     piece_size: int | None = None
+    others: str = ""
+    """Its other options, such as encryption and networks, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -319,7 +322,10 @@ def _dataset(item: Json) -> Dataset:
 
 
 def _mode(item: Json) -> Mode:
-    return Mode(item["name"], item.get("lanes"), item.get("piece_size"))
+    known = ("name", "suite", "lanes", "piece_size")
+    others = {key: value for key, value in item.items() if key not in known and value is not None}
+    texts = json.dumps(others, sort_keys=True)
+    return Mode(item["name"], item.get("lanes"), item.get("piece_size"), texts)
 
 
 def _cell(item: Json) -> Cell:

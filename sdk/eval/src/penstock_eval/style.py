@@ -35,6 +35,10 @@ CLOCK = (
     DAY,
 )
 """Seconds between ticks of time."""
+LEGEND_SQUARE = 0.62
+"""Inches of a square of a legend, with the room around it."""
+LEGEND_LETTER = 0.1
+"""Inches of a letter of a legend."""
 WIDE = (11.0, 5.6)
 TALL = (11.0, 7.2)
 
@@ -191,7 +195,7 @@ def end_labels(axes: Axes, labels: Sequence[tuple[float, str, str]], gap: float 
     Args:
         axes: Panel, whose limits are set already.
         labels: Value at the end, text and colour of each line.
-        gap: Least distance, as share of the height.
+        gap: Least distance, as share of the height; less where many lines need it.
     """
     low, high = axes.get_ylim()
     logarithmic = axes.get_yscale() == "log"
@@ -201,6 +205,7 @@ def end_labels(axes: Axes, labels: Sequence[tuple[float, str, str]], gap: float 
             return math.log(value / low) / math.log(high / low)
         return (value - low) / (high - low)
 
+    gap = min(gap, 1 / max(len(labels), 1))
     places = apart([share(value) for value, _, _ in labels], gap)
     for place, (_, text, tint) in zip(places, labels, strict=True):
         axes.annotate(
@@ -218,6 +223,8 @@ def end_labels(axes: Axes, labels: Sequence[tuple[float, str, str]], gap: float 
 
 
 def legend_above(made: Figure, entries: Sequence[tuple[str, str]]) -> None:
-    """One row of coloured squares and names above all panels."""
+    """Rows of coloured squares and names above all panels, as many as the width needs."""
     handles = [Patch(color=tint, label=name) for name, tint in entries]
-    made.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6))
+    entry = LEGEND_SQUARE + LEGEND_LETTER * max(len(name) for name, _ in entries)
+    fitting = max(1, int(made.get_figwidth() / entry))
+    made.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6, fitting))

@@ -383,6 +383,7 @@ mod tests {
                 memory_bytes: 1 << 30,
                 threads: 0,
                 caches_kept: None,
+                devices: Vec::new(),
             },
             file_system: BenchmarkFileSystem { free_bytes, ..BenchmarkFileSystem::default() },
         }

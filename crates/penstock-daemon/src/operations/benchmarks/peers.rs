@@ -33,8 +33,9 @@ pub(super) struct Participant {
 
 impl Participant {
     fn new(peer: Name, card: Option<PeerCard>) -> Self {
-        let (processors, memory_bytes, threads, caches_kept) = Default::default();
-        Self { card, view: BenchmarkPeer { peer, processors, memory_bytes, threads, caches_kept } }
+        let (processors, memory_bytes, threads, caches_kept, devices) = Default::default();
+        let view = BenchmarkPeer { peer, processors, memory_bytes, threads, caches_kept, devices };
+        Self { card, view }
     }
 
     /// Has the peer do something. Blocks.

@@ -5,12 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_api::benchmark::{
-    Benchmark, BenchmarkPoint, BenchmarkRate, BenchmarkRun, BenchmarkState,
+    BENCHMARK_TRAFFIC_MAX, Benchmark, BenchmarkPeer, BenchmarkPoint, BenchmarkRate, BenchmarkRun,
+    BenchmarkState, BenchmarkTraffic,
 };
 use penstock_api::fence::not_controller;
 use penstock_api::problem::Problem;
 use penstock_api::rpc::benchmark::{
     BenchmarkOrder, BenchmarkPart, BenchmarkPlace, BenchmarkReply, BenchmarkStep, BenchmarkTimes,
+    DeviceTraffic,
 };
 use penstock_api::timestamp::Timestamp;
 use penstock_engine::benchmark::{
@@ -80,6 +82,8 @@ struct Progress {
     threads: u32,
     units: u64,
     pass_bytes: u64,
+    /// Work of the devices of each peer, over all passes.
+    traffic: Vec<Vec<DeviceTraffic>>,
 }
 
 impl Progress {
@@ -93,6 +97,7 @@ impl Progress {
             threads: 0,
             units: 0,
             pass_bytes: 0,
+            traffic: Vec::new(),
         }
     }
 
@@ -104,6 +109,14 @@ impl Progress {
 
     /// Handles the end of a pass.
     fn handle_pass(&mut self, times: &[BenchmarkTimes]) {
+        let is_first = self.passes.count() == 0;
+        self.traffic.resize_with(times.len(), Vec::new);
+        for (sum, times) in self.traffic.iter_mut().zip(times) {
+            match is_first {
+                true => sum.clone_from(&times.traffic),
+                false => sum.retain_mut(|device| has_gained(device, &times.traffic)),
+            }
+        }
         let of_peer = |times: &BenchmarkTimes| {
             let BenchmarkTimes { bytes, files, done_s, durable_s, .. } = *times;
             PeerTimes { bytes, files, done_s, durable_s }
@@ -114,6 +127,16 @@ impl Progress {
         self.units += least(|times| times.units);
         self.pass_bytes = self.pass_bytes.max(least(|times| times.bytes));
     }
+}
+
+/// Adds the work of a device in another pass. Returns false if the pass has none of it: a sum over
+/// some passes would be compared with the bytes of all.
+fn has_gained(device: &mut DeviceTraffic, pass: &[DeviceTraffic]) -> bool {
+    let Some(more) = pass.iter().find(|more| more.device == device.device) else { return false };
+    device.read_bytes = device.read_bytes.saturating_add(more.read_bytes);
+    device.written_bytes = device.written_bytes.saturating_add(more.written_bytes);
+    device.busy_ms = device.busy_ms.saturating_add(more.busy_ms);
+    true
 }
 
 impl Run {
@@ -452,7 +475,8 @@ fn step_of((step, number): (&PlanStep, usize), part: usize, made: &[u64]) -> Ben
 fn add_step(view: &mut Benchmark, step: &PlanStep, progress: &Progress, memory_bytes: u64) {
     let StepTimes { bytes, files, .. } = progress.passes.sum();
     if files > 0 || bytes > 0 {
-        let run = run_of(step, progress, memory_bytes);
+        let traffic = traffic_of(view, progress);
+        let run = BenchmarkRun { traffic, ..run_of(step, progress, memory_bytes) };
         add_run(view, (step, progress.threads), run);
     } else if step.operation == BenchmarkOperation::Read && !view.unread.contains(&step.size_bytes)
     {
@@ -475,7 +499,35 @@ fn run_of(step: &PlanStep, progress: &Progress, memory_bytes: u64) -> BenchmarkR
     let marks = marks(&measured);
     let StepTimes { bytes, files, first_done_s, last_done_s, durable_s } = all;
     let (cache, passes) = (progress.cache, progress.passes.count());
-    BenchmarkRun { bytes, files, first_done_s, last_done_s, durable_s, passes, cache, marks }
+    BenchmarkRun {
+        bytes,
+        files,
+        first_done_s,
+        last_done_s,
+        durable_s,
+        passes,
+        cache,
+        marks,
+        traffic: Vec::new(),
+    }
+}
+
+/// Returns the work of the devices of all peers in a step; none if a benchmark has no room for it.
+fn traffic_of(view: &Benchmark, progress: &Progress) -> Vec<BenchmarkTraffic> {
+    let named = |(peer, devices): (&BenchmarkPeer, &Vec<DeviceTraffic>)| {
+        let of_peer = |device: &DeviceTraffic| BenchmarkTraffic {
+            peer: peer.peer.clone(),
+            device: device.device.clone(),
+            read_bytes: device.read_bytes,
+            written_bytes: device.written_bytes,
+            busy_ms: device.busy_ms,
+        };
+        devices.iter().map(of_peer).collect::<Vec<_>>()
+    };
+    let new: Vec<_> = view.peers.iter().zip(&progress.traffic).flat_map(named).collect();
+    let runs = view.points.iter().flat_map(|point| &point.runs);
+    let kept: usize = runs.map(|run| run.traffic.len()).sum();
+    if kept + new.len() > BENCHMARK_TRAFFIC_MAX { Vec::new() } else { new }
 }
 
 /// Adds a run to its point, and summarises that again. `threads` are those of the peer that had the
@@ -520,12 +572,25 @@ fn rate_of(values: &[f64]) -> BenchmarkRate {
 #[cfg(test)]
 mod tests {
     use penstock_proto::benchmark::BenchmarkMark;
+    use serde_json::json;
 
     use super::*;
     use crate::operations::benchmarks::tests::benchmark;
 
     fn step(operation: BenchmarkOperation, threads: u32) -> PlanStep {
         PlanStep { operation, size_bytes: 10, files: 9, threads }
+    }
+
+    /// Returns the times of a peer whose devices each carried as many bytes.
+    fn times(done_s: f64, devices: &[&str]) -> BenchmarkTimes {
+        let work = |device: &&str| DeviceTraffic {
+            device: (*device).to_owned(),
+            read_bytes: 1,
+            written_bytes: 90,
+            busy_ms: 2,
+        };
+        let traffic = devices.iter().map(work).collect();
+        BenchmarkTimes { bytes: 90, files: 9, units: 9, done_s, durable_s: done_s, traffic }
     }
 
     /// Promise: a point has the median of its runs and the marks of any of them, and the slowest
@@ -539,6 +604,7 @@ mod tests {
             units: files,
             done_s,
             durable_s: done_s,
+            traffic: Vec::new(),
         };
         let mut view = benchmark();
         for (one, other) in [(8.0, 10.0), (10.0, 20.0), (4.0, 40.0)] {
@@ -559,10 +625,10 @@ mod tests {
     #[test]
     fn each_number_of_threads_has_a_point() {
         let mut view = benchmark();
-        let times = BenchmarkTimes { bytes: 90, files: 9, units: 9, done_s: 6.0, durable_s: 6.0 };
+        let times = times(6.0, &[]);
         for threads in [1, 4, 1, 4, 1] {
             let mut progress = Progress { threads, ..Progress::new(1) };
-            progress.handle_pass(&[times]);
+            progress.handle_pass(std::slice::from_ref(&times));
             add_step(&mut view, &step(BenchmarkOperation::Write, threads), &progress, 0);
         }
         let points = view.points.iter().map(|point| (point.threads, point.runs.len()));
@@ -576,7 +642,7 @@ mod tests {
         let mut view = benchmark();
         let cut_off = BenchmarkTimes { bytes: 90, units: 9, ..BenchmarkTimes::default() };
         for (operation, times) in [
-            (BenchmarkOperation::Write, cut_off),
+            (BenchmarkOperation::Write, cut_off.clone()),
             (BenchmarkOperation::Read, BenchmarkTimes::default()),
             (BenchmarkOperation::Write, cut_off),
             (BenchmarkOperation::Read, BenchmarkTimes::default()),
@@ -597,15 +663,52 @@ mod tests {
         let step = step(BenchmarkOperation::Read, 0);
         let unknown = Some(CacheState::Unknown);
         let mut progress = Progress { threads: 1, cache: unknown, ..Progress::new(1) };
-        let times = BenchmarkTimes { bytes: 90, files: 9, units: 9, done_s: 3.0, durable_s: 3.0 };
-        progress.handle_pass(&[times]);
+        let times = [times(3.0, &[])];
+        progress.handle_pass(&times);
         let run = run_of(&step, &progress, 40);
         assert_eq!(run.marks, [BenchmarkMark::Short], "3 s, and 9 units");
-        progress.handle_pass(&[times]);
+        progress.handle_pass(&times);
         let run = run_of(&step, &progress, 40);
         assert_eq!((run.passes, run.bytes, run.files, run.last_done_s), (2, 180, 18, 6.0));
         assert!(run.marks.is_empty());
         assert_eq!(run_of(&step, &progress, 60).marks, [BenchmarkMark::Cached]);
+    }
+
+    /// Promise: the work of devices is summed over passes, for each peer by itself. A device that a
+    /// pass has no figures of is left out.
+    #[test]
+    fn work_of_devices_is_summed() {
+        let mut view = benchmark();
+        for name in ["h1", "h2"] {
+            let peer = json!({"peer": name, "processors": 1, "memory_bytes": 1, "threads": 1});
+            view.peers.push(serde_json::from_value(peer).unwrap());
+        }
+        let mut progress = Progress::new(2);
+        progress.handle_pass(&[times(3.0, &["md0", "sda"]), times(3.0, &["sda"])]);
+        progress.handle_pass(&[times(3.0, &["md0"]), times(3.0, &["sda"])]);
+        add_step(&mut view, &step(BenchmarkOperation::Write, 0), &progress, 0);
+        let work = |traffic: &BenchmarkTraffic| {
+            let BenchmarkTraffic { peer, device, read_bytes, written_bytes, busy_ms } = traffic;
+            (format!("{peer} {device}"), *read_bytes, *written_bytes, *busy_ms)
+        };
+        let all: Vec<_> = view.points[0].runs[0].traffic.iter().map(work).collect();
+        assert_eq!(all, [("h1 md0".to_owned(), 2, 180, 4), ("h2 sda".to_owned(), 2, 180, 4)]);
+    }
+
+    /// Promise: a result stays small enough for the state of a site: runs beyond the bound have no
+    /// work of devices, and all else.
+    #[test]
+    fn work_of_devices_is_bounded() {
+        let mut view = benchmark();
+        let peer = json!({"peer": "h1", "processors": 1, "memory_bytes": 1, "threads": 1});
+        view.peers.push(serde_json::from_value(peer).unwrap());
+        let mut progress = Progress::new(1);
+        progress.handle_pass(&[times(3.0, &["sda"; 1001])]);
+        for _ in 0..3 {
+            add_step(&mut view, &step(BenchmarkOperation::Write, 0), &progress, 0);
+        }
+        let runs = view.points[0].runs.iter().map(|run| (run.bytes, run.traffic.len()));
+        assert_eq!(runs.collect::<Vec<_>>(), [(90, 1001), (90, 1001), (90, 0)]);
     }
 
     /// Promise: each peer reads the files of another one, as many as that one has written, and each

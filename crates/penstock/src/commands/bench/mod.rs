@@ -4,6 +4,7 @@
 mod benchmark;
 mod file_sizes;
 mod interruption;
+mod layers;
 mod mover;
 mod network;
 mod sweep;

@@ -4,6 +4,7 @@ use penstock_api::benchmark::{Benchmark, BenchmarkPoint, BenchmarkRate, Benchmar
 use penstock_exit as exit;
 use penstock_proto::units::{counted, format_bytes};
 
+use super::layers;
 use crate::output::table::aligned;
 use crate::output::time::minute;
 
@@ -11,7 +12,7 @@ use crate::output::time::minute;
 const HEADS: [&str; 9] =
     ["OPERATION", "SIZE", "THREADS", "BYTES/S", "LEAST", "GREATEST", "FILES/S", "CACHE", "MARKS"];
 
-/// Prints a benchmark: its facts, and a row for each point.
+/// Prints a benchmark: its facts, a row for each point, and the layers below the store.
 pub(super) fn print_benchmark(of: &Benchmark) -> anyhow::Result<()> {
     let path = if of.path.0.is_empty() { String::new() } else { format!(":{}", of.path) };
     exit::print(&format!(
@@ -40,6 +41,15 @@ pub(super) fn print_benchmark(of: &Benchmark) -> anyhow::Result<()> {
     rows.extend(points.into_iter().map(row));
     let right = [false, true, true, true, true, true, true, false, false];
     exit::print(&aligned(&rows, &right))?;
+    let layers = layers::rows(of);
+    if !layers.is_empty() {
+        exit::print(
+            "Layers of the largest files: devices below the file system, by their counters",
+        )?;
+        let rows: Vec<_> =
+            std::iter::once(layers::HEADS.map(str::to_owned)).chain(layers).collect();
+        exit::print(&aligned(&rows, &layers::RIGHT))?;
+    }
     Ok(())
 }
 
@@ -145,12 +155,13 @@ fn state(of: &Benchmark) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn benchmark() -> Benchmark {
+    /// Returns a benchmark of one peer, without points.
+    pub(in super::super) fn benchmark() -> Benchmark {
         let peer = json!({"peer": "h1", "processors": 2, "memory_bytes": 1, "threads": 4});
         serde_json::from_value(json!({
             "id": "07".repeat(16), "store": "data", "path": "", "state": "done", "user": "root",

@@ -206,16 +206,16 @@ def by_dataset(request: Request) -> Drawn:
     datasets = [d for d in datasets if any(run.select(d.name, m.name, way) for m in run.modes)]
     made, panels = style.figure(2, 1, style.TALL, sharex=True)
     upper, lower = panels[0][0], panels[1][0]
-    wide = 0.6 / max(len(run.modes) - 1, 1)
+    step = min(0.6 / max(len(run.modes) - 1, 1), 0.22)
     for index, mode in enumerate(run.modes):
         for at, item in enumerate(datasets):
             cells = run.select(item.name, mode.name, way)
             if not cells:
                 continue
-            x = at + (index - (len(run.modes) - 1) / 2) * min(wide, 0.22)
+            x = at + (index - (len(run.modes) - 1) / 2) * step
             rates = [units.gigabits(cell.effective) for cell in cells]
-            _dots(upper, x, rates, index)
-            _dots(lower, x, [cell.files_per_s for cell in cells], index)
+            _dots(upper, x, rates, index, step)
+            _dots(lower, x, [cell.files_per_s for cell in cells], index, step)
     style.from_zero(upper, "Gbit/s")
     lower.set_yscale("log")
     style.plain(lower.yaxis)
@@ -240,10 +240,10 @@ def by_dataset(request: Request) -> Drawn:
     return Drawn(made, caption)
 
 
-def _dots(axes: Axes, x: float, values: list[float], index: int) -> None:
-    tint = style.colour(index)
+def _dots(axes: Axes, x: float, values: list[float], index: int, step: float) -> None:
+    tint, half = style.colour(index), min(0.09, 0.42 * step)
     axes.plot([x] * len(values), values, ls="", marker="o", ms=5, mfc="none", mec=tint, alpha=0.8)
-    axes.plot([x - 0.09, x + 0.09], [stats.median(values)] * 2, color=tint, lw=3)
+    axes.plot([x - half, x + half], [stats.median(values)] * 2, color=tint, lw=3)
 
 
 def _ranges(axes: Axes, datasets: list[Dataset]) -> None:

@@ -2,7 +2,6 @@
 
 from penstock_eval import measures, stats, style, units
 from penstock_eval.drawing import Drawn, LeftOutError, Request
-from penstock_eval.figures.rates import edges
 from penstock_eval.rundir import Dataset, Run, inner
 
 PARTS = ("cpu", "cpu_wait")
@@ -114,61 +113,6 @@ def _from(size: int) -> str:
     return units.size(size) if size else "empty"
 
 
-def layers(request: Request) -> Drawn:
-    """F12: storage alone and the mover above it, for the largest files."""
-    run = request.run
-    items = measures.uniform(run)
-    way = run.directions[0]
-    source, target = run.ends(way)
-    read, write = measures.storage(run, source, "read"), measures.storage(run, target, "write")
-    if not items or not read or not write:
-        raise LeftOutError("it needs measured storage of both ends and files of one size")
-    item = items[-1]
-    size = item.file_size
-    ends = [measures.at("read", read, size), measures.at("write", write, size)]
-    known = [end for end in ends if end]
-    if len(known) < len(ends):
-        raise LeftOutError(f"storage was not measured with files of {units.size(size)} or more")
-    bars: list[tuple[str, tuple[float, float, float], str, str]] = []
-    for end, store in zip(known, (source, target), strict=True):
-        name = f"{end.slower} {store}\n{units.size(size)}"
-        bars.append((name, (end.median, end.least, end.greatest), style.STORAGE, ""))
-    slower = min(end.median for end in known)
-    for index, mode in enumerate(run.modes):
-        cells = run.select(item.name, mode.name, way)
-        if cells:
-            rates = stats.summary([cell.effective for cell in cells])
-            share = stats.ratio_summary([cell.effective / slower for cell in cells])
-            words = f", {100 * share.median:.0f} % of the slower end"
-            figures = (rates.median, *edges(rates))
-            bars.append((f"{mode.name}\n{item.name}", figures, style.colour(index), words))
-    made, panels = style.figure(1, 1, (11, 1.4 + 0.8 * len(bars)))
-    axes = panels[0][0]
-    for row, (_, rates, tint, words) in enumerate(bars):
-        value, low, high = (units.gigabits(rate) for rate in rates)
-        axes.barh(row, value, color=tint, height=0.62, alpha=0.9)
-        axes.plot([low, high], [row, row], color=style.INK, lw=1.4, marker="|", ms=9)
-        axes.annotate(
-            f"{units.number(value)} Gbit/s{words}",
-            (max(value, high), row),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-        )
-    axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
-    axes.invert_yaxis()
-    axes.grid(visible=True, axis="x")
-    axes.grid(visible=False, axis="y")
-    axes.set_xlim(0, max(units.gigabits(rates[2]) for _, rates, *_ in bars) * 1.5)
-    axes.set_xlabel("Gbit/s")
-    caption = (
-        f"Storage alone, through the code that transfers use, and transfers of the largest files "
-        f"({units.size(item.file_size)}) above it. Bars are medians; lines go from the least to "
-        "the greatest run of storage, and over the interval of transfers."
-    )
-    return Drawn(made, caption)
-
-
 def activities(run: Run, dataset: str, way: str, role: str) -> dict[str, float]:
     """Share of the threads' time by activity, of the baseline's runs of a data set."""
     totals: dict[str, float] = {}
@@ -235,9 +179,10 @@ def where_time_goes(request: Request) -> Drawn:
 def tuning(request: Request) -> Drawn:
     """F17: lanes and piece size as a heat map of ratios to the automatic choice."""
     run = request.run
-    lanes = sorted({mode.lanes for mode in run.modes if mode.lanes})
-    pieces = sorted({mode.piece_size for mode in run.modes if mode.piece_size})
-    automatic = [m for m in run.modes if m.lanes is None and m.piece_size is None]
+    automatic = next((m for m in run.modes if m.lanes is None and m.piece_size is None), None)
+    alike = [m for m in run.modes if automatic and m.others == automatic.others]
+    lanes = sorted({mode.lanes for mode in alike if mode.lanes})
+    pieces = sorted({mode.piece_size for mode in alike if mode.piece_size})
     if len(lanes) < 2 or len(pieces) < 2 or not automatic:
         raise LeftOutError("it needs modes with two numbers of lanes, two piece sizes, and `auto`")
     cells = measures.largest(run, run.directions[0])
@@ -245,12 +190,12 @@ def tuning(request: Request) -> Drawn:
         raise LeftOutError("no run of the first mode succeeded")
     item = run.dataset(cells[0].dataset)
     way = cells[0].direction
-    base = stats.median([c.effective for c in run.select(item.name, automatic[0].name, way)])
+    base = stats.median([c.effective for c in run.select(item.name, automatic.name, way)])
     grid: list[list[float]] = []
     for piece in pieces:
         row: list[float] = []
         for count in lanes:
-            modes = [m for m in run.modes if (m.lanes, m.piece_size) == (count, piece)]
+            modes = [m for m in alike if (m.lanes, m.piece_size) == (count, piece)]
             rates = [c.effective for m in modes for c in run.select(item.name, m.name, way)]
             row.append(stats.median(rates) / base if rates else float("nan"))
         grid.append(row)
@@ -270,5 +215,6 @@ def tuning(request: Request) -> Drawn:
     return Drawn(
         made,
         f"Median rate of {item.name} by lanes and piece size, as a ratio to the automatic choice "
-        "of both. Automatic is right where no cell is much above 1.",
+        f"of both, {automatic.name}. All modes have its other options. Automatic is right where no "
+        "cell is much above 1.",
     )

@@ -13,6 +13,7 @@ from .base import OpenEnum, View
 from .benchmark import (
     Benchmark,
     BenchmarkCleaned,
+    BenchmarkDevice,
     BenchmarkFileSystem,
     BenchmarkMark,
     BenchmarkOperation,
@@ -21,6 +22,8 @@ from .benchmark import (
     BenchmarkRate,
     BenchmarkRun,
     BenchmarkState,
+    BenchmarkTraffic,
+    BlockDeviceKind,
     CacheState,
 )
 from .bottleneck import (
@@ -220,6 +223,7 @@ __all__ = [
     "AuthMethods",
     "Benchmark",
     "BenchmarkCleaned",
+    "BenchmarkDevice",
     "BenchmarkFileSystem",
     "BenchmarkMark",
     "BenchmarkOperation",
@@ -228,6 +232,8 @@ __all__ = [
     "BenchmarkRate",
     "BenchmarkRun",
     "BenchmarkState",
+    "BenchmarkTraffic",
+    "BlockDeviceKind",
     "Bottleneck",
     "BottleneckCode",
     "BulkItem",

@@ -58,6 +58,49 @@ class BenchmarkState(OpenEnum):
     """It has ended early; `problem` says why."""
 
 
+class BlockDeviceKind(OpenEnum):
+    """The kind of a block device."""
+
+    DISK = "disk"
+    """A disk, or another device with no device below it that the kernel knows."""
+    PARTITION = "partition"
+    """A part of a disk."""
+    MD = "md"
+    """An array of the kernel's software RAID (md)."""
+    DM = "dm"
+    """A device of the device mapper, as a logical volume."""
+    LOOP = "loop"
+    """A file that is used as a device."""
+
+
+class BenchmarkDevice(View):
+    """A block device below the files of a benchmark."""
+
+    name: str
+    """Its name, as the kernel has it, such as `nvme0n1` or `dm-3`."""
+    kind: BlockDeviceKind
+    """Its kind."""
+    label: str = ""
+    """The level of an array; the origin and the name of a mapped device; empty of others."""
+    depth: int
+    """Number of devices between it and the file system."""
+
+
+class BenchmarkTraffic(View):
+    """Work of a block device in a run, which the kernel counts for the whole host."""
+
+    peer: str
+    """The peer that has the device."""
+    device: str
+    """The name of the device among those of the peer."""
+    read_bytes: int
+    """Bytes read from it."""
+    written_bytes: int
+    """Bytes written to it."""
+    busy_ms: int
+    """Time with at least one request in work, in milliseconds."""
+
+
 class BenchmarkPeer(View):
     """A host that has measured."""
 
@@ -71,6 +114,8 @@ class BenchmarkPeer(View):
     """Most threads that read or wrote at a time; those on names where no bytes moved."""
     caches_kept: str | None = None
     """Reason why the host could not give up the caches of all its files; none if it did."""
+    devices: list[BenchmarkDevice] = []
+    """The block devices below the files, by depth; empty where the store is on none."""
 
 
 class BenchmarkFileSystem(View):
@@ -116,6 +161,8 @@ class BenchmarkRun(View):
     """State of the readers' caches before."""
     marks: list[BenchmarkMark] = []
     """Reasons why it says less than it seems to."""
+    traffic: list[BenchmarkTraffic] = []
+    """Work of the block devices below the store, until all was durable."""
 
 
 class BenchmarkRate(View):

@@ -368,8 +368,8 @@ mod tests {
         format!("{:#}", of(text).unwrap_err())
     }
 
-    /// Promise: the ready matrices of the documentation can be read, and compare all suites, and
-    /// files of all sizes.
+    /// Promise: the ready matrices of the documentation can be read, and compare all suites, each
+    /// network with all of them both ways, and files of all sizes.
     #[test]
     fn ready_matrices_are_right() {
         let ready = |name: &str| {
@@ -379,9 +379,9 @@ mod tests {
         let ciphers = ready("ciphers.toml").modes.all();
         let asked: Vec<_> = ciphers.iter().filter_map(|mode| mode.cipher_suite).collect();
         assert_eq!((ciphers.len(), asked), (4, CipherSuite::ALL.to_vec()));
-        let cards = ready("cards.toml").modes.all();
-        let named: Vec<usize> = cards.iter().map(|mode| mode.networks.len()).collect();
-        assert_eq!(named, [0, 1, 1]);
+        let cards = ready("cards.toml");
+        let named: Vec<usize> = cards.modes.all().iter().map(|mode| mode.networks.len()).collect();
+        assert_eq!((named, cards.direction), (vec![0, 1, 1], Directions::Both));
         let sizes = ready("sizes.toml");
         let slugs: Vec<_> = sizes.datasets.iter().map(DatasetName::slug).collect();
         assert_eq!((slugs[0].as_str(), slugs[12].as_str()), ("262144x1KiB", "2x16GiB"));
@@ -406,6 +406,10 @@ mod tests {
             ("[modes]\nlanes = []", "no value"),
             ("[modes]\npeers = [0]", "1 or more"),
             ("[modes]\nnetworks = [\"Fast\"]", "commas"),
+            ("[modes]\nnetworks = [\"a,b\", \"b,a\"]", "twice"),
+            ("[modes]\nnetworks = [\"a,a\"]", "twice"),
+            ("[modes]\nnetworks = [\"a,all\"]", "no other network"),
+            ("[modes]\nnetworks = [\"all\", \"1peer\"]\npeers = [\"all\", 1]", "two modes"),
             ("[modes]\npiece_size = [\"3MiB\"]", "power of two"),
             ("[modes]\nencryption = [\"tls\", \"tls\"]", "twice"),
             ("[storage]\nsizes = \"9-3\"", "smaller size"),

@@ -1,5 +1,7 @@
 //! The modes of a sweep: combinations of options of transfers.
 
+use std::collections::BTreeSet;
+
 use penstock_api::proof::Proof;
 use penstock_api::transfer::{Durability, Encryption, LANES_MAX, TransferOptions};
 use penstock_proto::digest::DigestKind;
@@ -76,7 +78,8 @@ impl Modes {
         all
     }
 
-    /// Returns the lists that are empty or have a value twice, with the reason.
+    /// Returns the lists that are empty or have a value twice, and modes of one name, with the
+    /// reason.
     pub(super) fn faults(&self) -> Vec<(String, String)> {
         fn fault<T: PartialEq>(key: &str, values: &[T]) -> Option<(String, String)> {
             let again = (1..values.len()).find(|at| values[..*at].contains(&values[*at]));
@@ -96,7 +99,7 @@ impl Modes {
             let text = "lanes in clear have no cipher: `modes.encryption` lacks `tls`";
             ("modes.cipher_suite".to_owned(), text.to_owned())
         });
-        let faults = [
+        let lists = [
             suites,
             fault("encryption", &self.encryption),
             fault("cipher_suite", &self.cipher_suite),
@@ -107,7 +110,20 @@ impl Modes {
             fault("networks", &self.networks),
             fault("peers", &self.peers),
         ];
-        faults.into_iter().flatten().collect()
+        let mut faults: Vec<(String, String)> = lists.into_iter().flatten().collect();
+        if faults.is_empty() {
+            faults.extend(self.fault_of_names());
+        }
+        faults
+    }
+
+    /// Returns the fault of two modes with one name: a network may be called `1peer`.
+    fn fault_of_names(&self) -> Option<(String, String)> {
+        let mut known = BTreeSet::new();
+        let all = self.all();
+        let again = all.iter().find(|mode| !known.insert(&mode.name))?;
+        let why = format!("two modes would be called `{}`: leave one network out", again.name);
+        Some(("modes.networks".to_owned(), why))
     }
 }
 
@@ -206,7 +222,7 @@ impl From<PieceSize> for Scalar {
     }
 }
 
-/// Networks over which lanes may go; none for all.
+/// Networks over which lanes may go, in order; none for all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 struct Networks(Vec<Name>);
@@ -222,9 +238,17 @@ impl TryFrom<String> for Networks {
             return Err(format!("names of networks have at most {NETWORKS_TEXT_MAX} characters"));
         }
         let names: Result<Vec<Name>, _> = text.split(',').map(|name| name.trim().parse()).collect();
-        names
-            .map(Self)
-            .map_err(|error| format!("{error}; give `{ALL}`, or names with commas between them"))
+        let mut names = names
+            .map_err(|error| format!("{error}; give `{ALL}`, or names with commas between them"))?;
+        // The same networks in another order are the same mode.
+        names.sort();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("`{}` is there twice", pair[0]));
+        }
+        if names.iter().any(|name| name.as_str() == ALL) {
+            return Err(format!("`{ALL}` goes with no other network"));
+        }
+        Ok(Self(names))
     }
 }
 

@@ -21,6 +21,8 @@ const MATRIX: &str = "matrix.toml";
 const CELLS: &str = "cells.jsonl";
 /// Lines of cells that have failed, and were to be run again.
 const RETRIED: &str = "retried.jsonl";
+/// Flag of a cell that was run again.
+const FLAG: &str = "retried after a failure, later than its block";
 /// Folders of files for each cell, or for each store.
 const FOLDERS: [&str; 4] = ["series", "statistics", "receipts", "storage"];
 /// Those with a file for each cell, and the endings of the files.
@@ -90,7 +92,7 @@ impl RunDirectory {
         }
         let (done, retried) = Default::default();
         let its = Self { directory, run, done, retried };
-        its.write(MATRIX, matrix.as_bytes())?;
+        its.keep_matrix(matrix)?;
         its.write(CELLS, b"")?;
         // Last: it makes the directory one of a sweep.
         its.write_run()?;
@@ -109,9 +111,13 @@ impl RunDirectory {
         self.done.len()
     }
 
-    /// Returns whether a cell is run again after a failure.
-    pub(super) fn is_retried(&self, id: &str) -> bool {
-        self.retried.contains(id)
+    /// Writes the text of the matrix. That of a later start may name other daemons, which a removal
+    /// asks.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(super) fn keep_matrix(&self, text: &str) -> anyhow::Result<()> {
+        self.write(MATRIX, text.as_bytes())
     }
 
     /// Moves the lines of failed cells to `retried.jsonl`, and removes their other files: the cells
@@ -150,13 +156,16 @@ impl RunDirectory {
         self.directory.has(name)
     }
 
-    /// Writes a cell, durably: it is never run again.
+    /// Writes a cell, durably, and flags one that was run again after a failure.
     ///
     /// # Errors
     /// The file system refuses.
-    pub(super) fn add(&mut self, cell: &Cell) -> anyhow::Result<()> {
-        self.directory.append(CELLS, &serde_json::to_vec(cell)?)?;
-        self.done.insert(cell.id.clone());
+    pub(super) fn add(&mut self, mut cell: Cell) -> anyhow::Result<()> {
+        if self.retried.contains(&cell.id) {
+            cell.flags.push(FLAG.to_owned());
+        }
+        self.directory.append(CELLS, &serde_json::to_vec(&cell)?)?;
+        self.done.insert(cell.id);
         Ok(())
     }
 
@@ -265,7 +274,8 @@ mod tests {
     }
 
     /// Promise: a sweep continues with the cells that it has; a line that was cut off counts as
-    /// not run; another matrix is refused with what differs, and so is a second process.
+    /// not run; another matrix is refused with what differs, and so is a second process. A removal
+    /// has the daemons of the last start.
     #[test]
     fn a_run_continues() {
         let root = tempfile::tempdir().unwrap();
@@ -276,7 +286,7 @@ mod tests {
         let busy = RunDirectory::resume(&path, &wanted).err().unwrap();
         assert!(busy.to_string().contains("another sweep"), "{busy:#}");
         let first = examples::cell("b1-a", 1, "1x1", "tls-blake3", 10.0);
-        run.add(&first).unwrap();
+        run.add(first.clone()).unwrap();
         drop(run);
         let cells = path.join(CELLS);
         let whole = fs::read_to_string(&cells).unwrap();
@@ -285,7 +295,10 @@ mod tests {
         assert!(run.is_done("b1-a") && run.done() == 1 && run.run == examples::run());
         assert_eq!(fs::read_to_string(&cells).unwrap(), whole);
         assert_eq!(read_cells(&path).unwrap(), [first]);
+        let moved = format!("{TEXT}[daemons]\nhpc = \"/b\"\n");
+        run.keep_matrix(&moved).unwrap();
         drop(run);
+        assert_eq!(RunDirectory::open(&path).unwrap().1, matrix(&moved));
         let other = matrix(&format!("{TEXT}repeats = 2\n"));
         let error = RunDirectory::resume(&path, &other).err().unwrap();
         assert!(format!("{error:#}").contains("repeats: 6 before, 2 now"), "{error:#}");
@@ -306,7 +319,7 @@ mod tests {
 
     /// Promise: a failed cell is run again, and the record has both lines, each in one file; what
     /// was measured, and a cell that has moved wrong data, stays as it is. A crash between the two
-    /// files loses nothing, and doubles nothing.
+    /// files loses nothing, and doubles nothing. The new line has a flag, also if it fails again.
     #[test]
     fn failed_cells_are_run_again() {
         let root = tempfile::tempdir().unwrap();
@@ -320,7 +333,7 @@ mod tests {
         let wrong = Cell { id: "b1-b".to_owned(), verify, ..failed.clone() };
         let good = cell("b1-c");
         for cell in [&failed, &wrong, &good] {
-            run.add(cell).unwrap();
+            run.add(cell.clone()).unwrap();
         }
         run.run.ended = Some(run.run.begun);
         run.write_run().unwrap();
@@ -330,7 +343,7 @@ mod tests {
         assert_eq!(run.retry_failed().unwrap(), 1);
         assert_eq!(read_cells(&path).unwrap(), [wrong, good]);
         assert_eq!(read_retried(&path).unwrap(), std::slice::from_ref(&failed));
-        assert!(!run.is_done("b1-a") && run.is_retried("b1-a") && run.is_done("b1-c"));
+        assert!(!run.is_done("b1-a") && run.is_done("b1-c"));
         assert!(!run.has("series/b1-a.jsonl") && run.has("series/b1-c.jsonl"));
         assert_eq!(run.retry_failed().unwrap(), 0);
         fs::write(path.join(CELLS), before).unwrap();
@@ -339,7 +352,8 @@ mod tests {
         assert!(run.run.ended.is_none(), "a sweep that has ended runs no cell");
         assert_eq!((run.done(), run.retry_failed().unwrap(), run.done()), (3, 1, 2));
         assert_eq!(read_retried(&path).unwrap(), std::slice::from_ref(&failed));
-        run.add(&failed).unwrap();
-        assert_eq!((read_cells(&path).unwrap().len(), run.done()), (3, 3));
+        run.add(failed).unwrap();
+        let cells = read_cells(&path).unwrap();
+        assert_eq!((cells.len(), run.done(), &cells[2].flags[..]), (3, 3, &[FLAG.to_owned()][..]));
     }
 }

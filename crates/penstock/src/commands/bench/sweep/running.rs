@@ -34,9 +34,6 @@ const LAST_SECOND: Duration = Duration::from_millis(1200);
 const LOAD_SECONDS: u64 = 5;
 const LOAD_SECONDS_MIN: u64 = 3;
 
-/// Flag of a cell that was run again.
-const RETRIED: &str = "retried after a failure, later than its block";
-
 /// A sweep as the command line names it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
@@ -57,6 +54,9 @@ pub(super) struct Request<'a> {
 pub(super) fn run(request: Request<'_>) -> anyhow::Result<ExitCode> {
     let (matrix, text) = matrix::read(request.matrix)?;
     let resumed = RunDirectory::resume(request.out, &matrix)?;
+    if let Some(resumed) = &resumed {
+        resumed.keep_matrix(&text)?;
+    }
     let drawn = || u64::from(rand::random::<u32>());
     let seed = resumed.as_ref().map(|resumed| resumed.run.seed);
     let seed = seed.or(matrix.seed).unwrap_or_else(drawn);
@@ -236,12 +236,13 @@ impl Sweep<'_> {
             }
             exit::warn(&format!("cell {} of {}: {}", planned.order, cells.len(), planned.id));
             let cell = self.cell(planned)?;
-            self.run.add(&cell)?;
-            exit::warn(&match (&cell.error, &cell.rate) {
+            let told = match (&cell.error, &cell.rate) {
                 (Some(error), _) => format!("failed: {}", error.text),
                 (None, Some(rates)) => format_rate(rates.effective * 8.0),
                 (None, None) => String::new(),
-            });
+            };
+            self.run.add(cell)?;
+            exit::warn(&told);
         }
         self.measure_storage("after")?;
         self.directories.remove(&self.mover)?;
@@ -296,9 +297,6 @@ impl Sweep<'_> {
         let observed = self.observe(moved.view.id, &cell);
         self.write_observed(&cell, &moved, &observed)?;
         fill(&mut cell, &moved, &observed);
-        if self.run.is_retried(&planned.id) {
-            cell.flags.push(RETRIED.to_owned());
-        }
         if let Some(error) = moved.error() {
             fail(&mut cell, &error);
             return Ok(cell);
