@@ -66,7 +66,9 @@ pub struct TransferOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schemars(length(max = NETWORKS_MAX)))]
     pub networks: Vec<Name>,
-    /// Most peers of each site that take part, at least 1; without it, all may.
+    /// Most peers of each site that carry data, at least 1; without it, all may. Other peers may
+    /// help to list the source. Where a peer fails, another one takes its place, and both may carry
+    /// data when it is back.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schemars(range(min = 1)))]
     pub peers_max: Option<u32>,

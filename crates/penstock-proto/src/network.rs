@@ -79,12 +79,26 @@ pub fn bounded(addresses: Vec<DataAddress>) -> Vec<DataAddress> {
     chosen.into_iter().map(|at| addresses[at].clone()).collect()
 }
 
-/// Returns the addresses of at most so many peers, the first by name; of all peers without a limit.
+/// Returns the addresses of at most so many peers, or of all peers without a limit. Peers with an
+/// address on one of the networks come first, then those with the first names.
 #[must_use]
-pub fn of_first_peers(addresses: Vec<DataAddress>, peers_max: Option<u32>) -> Vec<DataAddress> {
+pub fn of_first_peers(
+    addresses: Vec<DataAddress>,
+    peers_max: Option<u32>,
+    networks: &[Name],
+) -> Vec<DataAddress> {
     let Some(peers_max) = peers_max else { return addresses };
-    let peers: BTreeSet<&Name> = addresses.iter().map(|address| &address.peer).collect();
-    let first: BTreeSet<Name> = peers.into_iter().take(peers_max as usize).cloned().collect();
+    let is_on = |address: &DataAddress| {
+        address.network.as_ref().is_some_and(|network| networks.contains(network))
+    };
+    let on_network: BTreeSet<&Name> =
+        addresses.iter().filter(|address| is_on(address)).map(|address| &address.peer).collect();
+    let peers: BTreeSet<(bool, &Name)> = addresses
+        .iter()
+        .map(|address| (!on_network.contains(&address.peer), &address.peer))
+        .collect();
+    let first: BTreeSet<Name> =
+        peers.into_iter().take(peers_max as usize).map(|(_, peer)| peer.clone()).collect();
     addresses.into_iter().filter(|address| first.contains(&address.peer)).collect()
 }
 
@@ -130,14 +144,18 @@ mod tests {
     }
 
     /// Promise: a limit of peers keeps all addresses of the peers that remain, and the same peers
-    /// in any order of the addresses.
+    /// in any order of the addresses. Peers on a wanted network come first.
     #[test]
     fn the_first_peers_remain() {
         let mut all = addresses(3, 2, 1);
-        let two = of_first_peers(all.clone(), Some(2));
+        let two = of_first_peers(all.clone(), Some(2), &[]);
         assert_eq!(two, all[..4]);
-        assert_eq!(of_first_peers(all.clone(), None), all);
+        assert_eq!(of_first_peers(all.clone(), None, &[]), all);
+        let fast9: Name = "fast9".parse().unwrap();
+        all[5].network = Some(fast9.clone());
+        assert_eq!(of_first_peers(all.clone(), Some(1), &[fast9]), all[4..]);
         all.reverse();
-        assert_eq!(count(&of_first_peers(all, Some(2)), |address| address.peer.clone()), [2, 2]);
+        let two = of_first_peers(all, Some(2), &[]);
+        assert_eq!(count(&two, |address| address.peer.clone()), [2, 2]);
     }
 }

@@ -6,11 +6,11 @@ use penstock_api::preserve::Preserve;
 use penstock_api::problem::Problem;
 use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
 use penstock_api::task::SourceAccess;
-use penstock_api::transfer::{Location, TransferRequest};
+use penstock_api::transfer::{Location, TransferOptions, TransferRequest};
 use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::{Listing, TransferRecord};
 use penstock_proto::id::Name;
-use penstock_proto::network::of_first_peers;
+use penstock_proto::network::{DataAddress, of_first_peers};
 use penstock_proto::version;
 
 use super::config::ManagerParts;
@@ -66,11 +66,11 @@ impl Sources {
         let (peers, capability, instance) = (scan.peers, scan.capability, scan.instance);
         let shown = capability.clone();
         let (asked, from, store) = (Arc::clone(&sites), site.clone(), source.store.clone());
-        let most = record.request.options.peers_max;
+        let options = record.request.options.clone();
+        let peers = chosen(&options, peers);
         let find: FindSource =
-            Arc::new(move || Ok(of_first_peers(asked.source_peers(&from, &store)?, most)));
+            Arc::new(move || Ok(chosen(&options, asked.source_peers(&from, &store)?)));
         let pages = Box::new(RemotePages::new(sites, site.clone(), request, shown));
-        let peers = of_first_peers(peers, most);
         let access = SourceAccess::Remote { site, own_site: false, peers, capability };
         Ok(Opened { kind: scan.root, pages, access, find: Some(find), instance })
     }
@@ -86,7 +86,7 @@ impl Sources {
         };
         match lanes {
             Some(SourceAccess::Remote { site, own_site, peers, capability }) => {
-                let peers = of_first_peers(peers, record.request.options.peers_max);
+                let peers = chosen(&record.request.options, peers);
                 SourceAccess::Remote { site, own_site, peers, capability }
             }
             Some(local @ SourceAccess::Local { .. }) => local,
@@ -97,8 +97,8 @@ impl Sources {
     /// Finds the peers of this site again that have the source's store.
     fn find_own(&self, record: &TransferRecord) -> FindSource {
         let (store, peers) = (record.request.source.store.clone(), &self.parts.own_peers);
-        let (peers, most) = (Arc::clone(peers), record.request.options.peers_max);
-        Arc::new(move || Ok(of_first_peers(peers(&store), most)))
+        let (peers, options) = (Arc::clone(peers), record.request.options.clone());
+        Arc::new(move || Ok(chosen(&options, peers(&store))))
     }
 
     /// Checks the names of networks of a transfer, as far as the sites know them. Sends no request.
@@ -129,7 +129,7 @@ impl Sources {
         let (site, options) = (&request.source.site, &request.options);
         if *site != self.site && options.networks.is_empty() {
             let lanes_max = if options.lanes > 0 { options.lanes } else { options.lanes_max };
-            let peers = of_first_peers(self.parts.sites.far_data(site), options.peers_max);
+            let peers = chosen(options, self.parts.sites.far_data(site));
             self.parts.target.expect_source(&request.target.store, site, &peers, lanes_max);
         }
     }
@@ -166,6 +166,11 @@ impl Sources {
             tracing::info!(transfer = %id, %problem, "cannot inform the source of the end");
         }
     }
+}
+
+/// Returns the addresses of the source's peers that may take part.
+fn chosen(options: &TransferOptions, addresses: Vec<DataAddress>) -> Vec<DataAddress> {
+    of_first_peers(addresses, options.peers_max, &options.networks)
 }
 
 /// Returns the scan that belongs to a transfer.

@@ -22,13 +22,11 @@ use crate::median;
 const FIT_MIN: usize = 3;
 /// Factor between mean sizes of files up to which transfers are of one kind.
 const ALIKE: f64 = 2.0;
-/// Factor beyond the mean sizes of past transfers up to which a data set is like them.
-pub(super) const BEYOND: f64 = 4.0;
 /// Factor between the bytes of transfers from which on they tell a start from a cost of bytes.
 const APART: f64 = 4.0;
-/// A transfer of nothing, for a fit to transfers that do not tell their start: between sites of one
-/// host it takes 0.05 s in the median of 24, and over 90 ms its first byte needs 0.4 s (0066).
-const TYPICAL_START: Observation = Observation { files: 0.0, bytes: 0.0, seconds: 0.1 };
+/// A transfer of nothing, for a fit whose start is longer than any: between sites of one host it
+/// takes 0.05 s, and over 90 ms its first byte needs 0.4 s (0066).
+const LONGEST_START: Observation = Observation { files: 0.0, bytes: 0.0, seconds: 1.0 };
 /// Of so many ratios the outermost one at each end is left out of an interval.
 const OUTER: usize = 20;
 
@@ -145,29 +143,20 @@ pub(super) fn predict(
         means.fold((f64::MAX, 0.0_f64), |(least, most), mean| (least.min(mean), most.max(mean)));
     let mean = extent.mean_bytes();
     let is_alike = mean >= least / ALIKE && mean <= greatest * ALIKE;
-    let by_bound = || {
-        let factors = past.iter().filter_map(|one| Some(one.seconds / bound(one.extent)?));
-        let factors = factors.filter(|factor| factor.is_finite());
-        let (factor, bound) = (median::of(factors.collect())?, bound(extent)?);
-        Some(Predicted { seconds: factor * bound, method: Method::Factor { factor } })
-    };
     if past.len() >= FIT_MIN && (greatest >= least * ALIKE || is_alike) {
-        // A file costs less than a line through much larger ones says.
-        if mean * BEYOND < least
-            && let Some(predicted) = by_bound()
-        {
-            return Some(predicted);
-        }
         let mut all: Vec<Observation> = past.iter().map(|one| one.observation()).collect();
-        if !tells_start(&all) {
-            all.push(TYPICAL_START);
+        let mut model = CostModel::fit(&all)?;
+        if model.start_s > LONGEST_START.seconds && !tells_start(&all) {
+            all.push(LONGEST_START);
+            model = CostModel::fit(&all)?;
         }
-        let model = CostModel::fit(&all)?;
         let seconds = model.seconds(extent.files as f64, extent.bytes as f64);
         return Some(Predicted { seconds, method: Method::Fit(model) });
     }
-    if let Some(predicted) = by_bound() {
-        return Some(predicted);
+    let factors = past.iter().filter_map(|one| Some(one.seconds / bound(one.extent)?));
+    let factors = factors.filter(|factor| factor.is_finite());
+    if let (Some(factor), Some(bound)) = (median::of(factors.collect()), bound(extent)) {
+        return Some(Predicted { seconds: factor * bound, method: Method::Factor { factor } });
     }
     let alike = past.iter().filter(|one| {
         let ratio = one.extent.mean_bytes() / mean;
@@ -333,7 +322,7 @@ mod tests {
         let all: Vec<&PastTransfer> = all.iter().collect();
         let twice = Extent { files: 16, bytes: 4 << 30 };
         let predicted = predict(&all, twice, NO_BOUND).unwrap();
-        assert!(predicted.seconds > 5.0 && predicted.seconds < 6.5, "{predicted:?}");
+        assert!(predicted.seconds > 4.5 && predicted.seconds < 6.5, "{predicted:?}");
     }
 
     /// Promise: too few transfers scale the bound by measurements; without one, they tell only of
@@ -351,22 +340,6 @@ mod tests {
         let predicted = predict(&[&one], alike, NO_BOUND).unwrap();
         assert!((predicted.seconds - 2.0).abs() < 1e-9, "{predicted:?}");
         assert_eq!(predict(&[], alike, &bound), None);
-    }
-
-    /// Promise: much smaller files than those of all transfers are forecast by measurements, if
-    /// there are some.
-    #[test]
-    fn much_smaller_files_are_forecast_by_measurements() {
-        let all = on_a_line(CostModel { start_s: 0.1, file_s: 1e-3, byte_s: 1e-9 });
-        let large: Vec<&PastTransfer> =
-            all.iter().filter(|one| one.extent.mean_bytes() >= 1e6).collect();
-        let small = Extent { files: 1000, bytes: 4_096_000 };
-        let bound = |extent: Extent| Some(extent.bytes as f64 * 1e-9);
-        let method = |bound| predict(&large, small, bound).unwrap().method;
-        assert!(matches!(method(&bound), Method::Factor { .. }));
-        assert!(matches!(method(NO_BOUND), Method::Fit(_)));
-        let near = Extent { files: 10, bytes: 10 << 20 };
-        assert!(matches!(predict(&large, near, &bound).unwrap().method, Method::Fit(_)));
     }
 
     /// Promise: an interval is that of the past errors, holds the forecast, and says how often it

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::extent::Extent;
 use super::history::{
-    BEYOND, Graded, Interval, Method, Mode, PastTransfer, grade, interval, nearest, predict,
+    Graded, Interval, Method, Mode, PastTransfer, grade, interval, nearest, predict,
 };
 use super::network_time::network_time;
 use super::storage_time::{Measured, Unmeasured, storage_time};
@@ -131,6 +131,9 @@ pub(super) struct Forecast {
     pub(super) history: Option<HistoryBasis>,
     pub(super) parts: Vec<PartTime>,
 }
+
+/// Factor beyond the mean sizes of past transfers up to which a data set is like them.
+const BEYOND: f64 = 4.0;
 
 impl Evidence {
     /// Returns the forecast for a data set by the classes of its files.

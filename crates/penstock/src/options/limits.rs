@@ -38,7 +38,7 @@ pub(crate) struct SharingArgs {
     /// fast0,fast1. Default: all networks for data
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) networks: Vec<Name>,
-    /// Limit the number of peers of each site that take part. Default: all peers that reach the
+    /// Limit the number of peers of each site that carry data. Default: all peers that reach the
     /// stores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_peers: Option<u32>,

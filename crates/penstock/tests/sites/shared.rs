@@ -162,6 +162,25 @@ fn a_transfer_for_one_peer_has_one() {
     assert_eq!(fates.iter().map(|fate| fate.starts.load(Ordering::Acquire)).sum::<u32>(), 1);
 }
 
+/// Promise: where a transfer is for one peer and that peer fails, another one takes over at once, in
+/// the same attempt.
+#[test]
+fn a_resting_peer_takes_over() {
+    let mut site = InProcessSite::new(LONG);
+    site.options.peers_max = Some(1);
+    site.options.limits.rate_bits_per_s = rate(16);
+    fs::write(site.source().join("huge"), bytes(1, 24 * MIB)).unwrap();
+    let fates = ["one", "two"].map(|peer| site.join(peer));
+    let run = site.run();
+    let begun = |fate: &&Arc<Fate>| fate.starts.load(Ordering::Acquire) > 0;
+    wait("a peer that has begun").is(|| fates.iter().any(|fate| begun(&fate)));
+    let first = fates.iter().find(begun).unwrap();
+    first.wait_written(2);
+    first.break_with(Problem::new(ProblemCode::StoreReadOnly, "its store is read-only"));
+    site.end(run);
+    assert!(fates.iter().all(|fate| !fate.written().is_empty()), "both have a part");
+}
+
 /// Issue 5: a peer that is being stopped goes on with what it may until that is done: nobody else
 /// is given its share before.
 #[test]

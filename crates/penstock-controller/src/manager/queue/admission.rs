@@ -89,7 +89,6 @@ impl Admission {
         }
         let target = &request.target;
         place::check_not_own(target)?;
-        self.sources.check_networks(request)?;
         // Before the lock: a store that hangs, or that another host has, delays no other caller.
         let there = match self.target.root_kind(&target.store, &target.path, caller.account()) {
             Ok(there) => there,
@@ -97,6 +96,7 @@ impl Admission {
             Err(problem) if problem.exit == Exit::Temporary => None,
             Err(problem) => return Err(problem),
         };
+        self.sources.check_networks(request)?;
         let claim = place::claim(&request.source, target, there);
         let _admission = self.lock();
         if let Some(known) = self.known(request, caller)? {

@@ -66,7 +66,8 @@ impl TaskSet {
             self.take_answer(answered)?;
         }
         let now = time::Instant::now();
-        if now >= self.next_look {
+        // Without a peer at work the run would end, although one that rests may take over.
+        if now >= self.next_look || self.tasks.nobody_works() {
             self.next_look = now + LOOK_INTERVAL;
             self.look_around();
         }

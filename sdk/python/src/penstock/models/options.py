@@ -279,7 +279,10 @@ class TransferOptions(View):
     networks for data. Has no effect between stores of one host.
     """
     peers_max: int | None = None
-    """Most peers of each site that take part, at least 1; without it, all may."""
+    """Most peers of each site that carry data, at least 1; without it, all may. Other peers may
+    help to list the source. Where a peer fails, another one takes its place, and both may carry
+    data when it is back.
+    """
     piece_bytes: int = 0
     """Bytes of the pieces into which large files are cut, a power of two from 1 MiB to 1 GiB;
     small files are packed up to half of it. 0 lets the engine decide, which is right for

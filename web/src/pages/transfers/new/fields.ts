@@ -378,7 +378,7 @@ export const FIELDS: readonly Field[] = [
     key: "options.peers_max",
     group: LIMITS,
     label: "Peers of each site at most",
-    help: "Others take no part.",
+    help: "Others carry no data.",
     placeholder: "all that reach the stores",
   }),
   {

@@ -54,9 +54,6 @@ pub(super) struct Request<'a> {
 pub(super) fn run(request: Request<'_>) -> anyhow::Result<ExitCode> {
     let (matrix, text) = matrix::read(request.matrix)?;
     let resumed = RunDirectory::resume(request.out, &matrix)?;
-    if let Some(resumed) = &resumed {
-        resumed.keep_matrix(&text)?;
-    }
     let drawn = || u64::from(rand::random::<u32>());
     let seed = resumed.as_ref().map(|resumed| resumed.run.seed);
     let seed = seed.or(matrix.seed).unwrap_or_else(drawn);
@@ -82,6 +79,7 @@ pub(super) fn run(request: Request<'_>) -> anyhow::Result<ExitCode> {
     let run = match resumed {
         Some(mut resumed) => {
             check_same(&resumed, &ends, &datasets)?;
+            resumed.keep_matrix(&text)?;
             if request.retry_failed {
                 let failed = counted(resumed.retry_failed()? as u64, "failed cell");
                 exit::warn(&format!("{failed} to run again"));
