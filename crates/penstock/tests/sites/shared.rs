@@ -162,8 +162,8 @@ fn a_transfer_for_one_peer_has_one() {
     assert_eq!(fates.iter().map(|fate| fate.starts.load(Ordering::Acquire)).sum::<u32>(), 1);
 }
 
-/// Promise: where a transfer is for one peer and that peer fails, another one takes over at once, in
-/// the same attempt.
+/// Promise: where a transfer is for one peer and that peer fails, another one takes over at once,
+/// in the same attempt.
 #[test]
 fn a_resting_peer_takes_over() {
     let mut site = InProcessSite::new(LONG);
