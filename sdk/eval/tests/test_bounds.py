@@ -120,6 +120,22 @@ def test_busy_processors_are_a_bound(copy: Path):
     assert row["verdict"] == "above the bound by storage, bound by processors"
 
 
+def test_short_runs_have_no_use_of_processors(copy: Path):
+    """Promise: processors are no bound of runs under 5 s, as samples cover whole seconds; the
+    report says so.
+    """
+    _spend(copy, 0.99)
+    cells = copy / "cells.jsonl"
+    lines = [json.loads(line) for line in cells.read_text().splitlines()]
+    for line in lines:
+        if line["t"].get("done"):
+            line["t"]["done"] = min(line["t"]["done"], 4.9)
+    cells.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table = bounds.table(Request(Run(copy)))
+    assert {row["busy %"] for row in _rows(table)} == {None}
+    assert "No run of 5 s or more" in table.note
+
+
 @pytest.mark.parametrize(
     ("of_bound", "used", "words"),
     [

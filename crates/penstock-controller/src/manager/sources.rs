@@ -67,9 +67,9 @@ impl Sources {
         let shown = capability.clone();
         let (asked, from, store) = (Arc::clone(&sites), site.clone(), source.store.clone());
         let options = record.request.options.clone();
-        let peers = chosen(&options, peers);
+        let peers = allowed_peers(&options, peers);
         let find: FindSource =
-            Arc::new(move || Ok(chosen(&options, asked.source_peers(&from, &store)?)));
+            Arc::new(move || Ok(allowed_peers(&options, asked.source_peers(&from, &store)?)));
         let pages = Box::new(RemotePages::new(sites, site.clone(), request, shown));
         let access = SourceAccess::Remote { site, own_site: false, peers, capability };
         Ok(Opened { kind: scan.root, pages, access, find: Some(find), instance })
@@ -86,7 +86,7 @@ impl Sources {
         };
         match lanes {
             Some(SourceAccess::Remote { site, own_site, peers, capability }) => {
-                let peers = chosen(&record.request.options, peers);
+                let peers = allowed_peers(&record.request.options, peers);
                 SourceAccess::Remote { site, own_site, peers, capability }
             }
             Some(local @ SourceAccess::Local { .. }) => local,
@@ -98,7 +98,7 @@ impl Sources {
     fn find_own(&self, record: &TransferRecord) -> FindSource {
         let (store, peers) = (record.request.source.store.clone(), &self.parts.own_peers);
         let (peers, options) = (Arc::clone(peers), record.request.options.clone());
-        Arc::new(move || Ok(chosen(&options, peers(&store))))
+        Arc::new(move || Ok(allowed_peers(&options, peers(&store))))
     }
 
     /// Checks the names of networks of a transfer, as far as the sites know them. Sends no request.
@@ -129,7 +129,7 @@ impl Sources {
         let (site, options) = (&request.source.site, &request.options);
         if *site != self.site && options.networks.is_empty() {
             let lanes_max = if options.lanes > 0 { options.lanes } else { options.lanes_max };
-            let peers = chosen(options, self.parts.sites.far_data(site));
+            let peers = allowed_peers(options, self.parts.sites.far_data(site));
             self.parts.target.expect_source(&request.target.store, site, &peers, lanes_max);
         }
     }
@@ -169,7 +169,7 @@ impl Sources {
 }
 
 /// Returns the addresses of the source's peers that may take part.
-fn chosen(options: &TransferOptions, addresses: Vec<DataAddress>) -> Vec<DataAddress> {
+fn allowed_peers(options: &TransferOptions, addresses: Vec<DataAddress>) -> Vec<DataAddress> {
     of_first_peers(addresses, options.peers_max, &options.networks)
 }
 

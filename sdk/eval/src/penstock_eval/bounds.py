@@ -18,6 +18,9 @@ REACHED = 0.95
 """Share of a bound from which it is reached."""
 BEYOND = 1.05
 """Share from which a rate is above the bound by storage, which is then none."""
+SHORTEST_S = 5.0
+"""Seconds of the shortest run whose use of processors counts. Busy seconds are a sum over whole
+seconds: in a run of 2.5 s, two sites on the same processors had 98 % and 71 %."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def busy(run: Run, cells: list[Cell]) -> Busy | None:
 
 def _busy_at(cell: Cell, site: str) -> tuple[float, str] | None:
     """Busy share of all processors of a site during a cell, with its arithmetic."""
+    if cell.duration < SHORTEST_S:
+        return None
     hosts = [
         host
         for name, host in inner(cell.raw, "cpu").items()
@@ -233,9 +238,9 @@ def _of_bound(sharing: Sharing, known: list[Limits]) -> str:
 def _of_busy(examples: list[Busy]) -> str:
     """Sentences on the use of processors, with the arithmetic of the busiest class."""
     if not examples:
-        return "No run has the use of its processors (`cpu`)."
+        return f"No run of {SHORTEST_S:.0f} s or more has the use of its processors (`cpu`)."
     most = max(examples, key=lambda item: item.share)
     return (
         "`busy` is the median of busy seconds by processors × seconds of the run at the busier "
-        f"site, stolen time included, as {most.example}."
+        f"site, stolen time included, as {most.example}. Runs under {SHORTEST_S:.0f} s have none."
     )

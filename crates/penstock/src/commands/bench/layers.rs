@@ -1,15 +1,18 @@
 //! The block devices below a store, and their part in the rate of a benchmark.
 
+use std::iter;
+
 use penstock_api::benchmark::{Benchmark, BenchmarkDevice, BenchmarkPoint, BenchmarkRun};
 use penstock_proto::benchmark::BenchmarkOperation;
 use penstock_proto::units::format_bytes;
 
 use crate::median;
+use crate::output::table::aligned;
 
 /// Heads of the columns of layers.
-pub(super) const HEADS: [&str; 6] = ["OPERATION", "SIZE", "LAYER", "BYTES/S", "RATIO", "BUSY"];
+const HEADS: [&str; 6] = ["OPERATION", "SIZE", "LAYER", "BYTES/S", "RATIO", "BUSY"];
 /// True for columns of numbers.
-pub(super) const RIGHT: [bool; 6] = [false, true, false, true, true, true];
+const RIGHT: [bool; 6] = [false, true, false, true, true, true];
 
 /// Devices of one name, kind and depth at all peers that have them.
 struct Layer<'a> {
@@ -26,10 +29,19 @@ struct Work {
     busy: f64,
 }
 
+/// Returns the table of the layers of a store; `None` if no device is known.
+pub(super) fn layer_table(of: &Benchmark) -> Option<String> {
+    let rows = rows(of);
+    (!rows.is_empty()).then(|| {
+        let rows: Vec<_> = iter::once(HEADS.map(str::to_owned)).chain(rows).collect();
+        aligned(&rows, &RIGHT)
+    })
+}
+
 /// Returns rows on the layers of a store: for the largest files that were written, and for those
 /// that were read, the file system and each device below it. Values are medians of the repeats.
 /// Empty if no device is known.
-pub(super) fn rows(of: &Benchmark) -> Vec<[String; 6]> {
+fn rows(of: &Benchmark) -> Vec<[String; 6]> {
     let layers = layers(of);
     let operations = [BenchmarkOperation::Write, BenchmarkOperation::Read];
     let points = operations.into_iter().filter_map(|operation| largest(of, operation));
@@ -83,7 +95,7 @@ fn rows_of(of: &Benchmark, layers: &[Layer<'_>], point: &BenchmarkPoint) -> Vec<
         let busy = format!("{:.0} %", busy * 100.0);
         Some(row(words(layer, of.peers.len()), middle(|work| work.bytes_per_s)?, (ratio, busy)))
     });
-    std::iter::once(top).chain(below).collect()
+    iter::once(top).chain(below).collect()
 }
 
 /// Returns the work of a layer in a run; `None` if a peer that has it has no figures of it.
@@ -126,7 +138,7 @@ fn words(layer: &Layer<'_>, peers: usize) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::table::tests::benchmark;
+    use super::super::examples::benchmark;
     use super::*;
 
     /// Returns a point with one run of 10 s for each list of traffic.

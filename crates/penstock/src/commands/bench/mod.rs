@@ -2,6 +2,8 @@
 //! transfers can do.
 
 mod benchmark;
+#[cfg(test)]
+mod examples;
 mod file_sizes;
 mod interruption;
 mod layers;

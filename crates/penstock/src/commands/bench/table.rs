@@ -4,7 +4,7 @@ use penstock_api::benchmark::{Benchmark, BenchmarkPoint, BenchmarkRate, Benchmar
 use penstock_exit as exit;
 use penstock_proto::units::{counted, format_bytes};
 
-use super::layers;
+use super::layers::layer_table;
 use crate::output::table::aligned;
 use crate::output::time::minute;
 
@@ -41,14 +41,11 @@ pub(super) fn print_benchmark(of: &Benchmark) -> anyhow::Result<()> {
     rows.extend(points.into_iter().map(row));
     let right = [false, true, true, true, true, true, true, false, false];
     exit::print(&aligned(&rows, &right))?;
-    let layers = layers::rows(of);
-    if !layers.is_empty() {
+    if let Some(layers) = layer_table(of) {
         exit::print(
             "Layers of the largest files: devices below the file system, by their counters",
         )?;
-        let rows: Vec<_> =
-            std::iter::once(layers::HEADS.map(str::to_owned)).chain(layers).collect();
-        exit::print(&aligned(&rows, &layers::RIGHT))?;
+        exit::print(&layers)?;
     }
     Ok(())
 }
@@ -155,24 +152,10 @@ fn state(of: &Benchmark) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use serde_json::json;
+mod tests {
 
+    use super::super::examples::benchmark;
     use super::*;
-
-    /// Returns a benchmark of one peer, without points.
-    pub(in super::super) fn benchmark() -> Benchmark {
-        let peer = json!({"peer": "h1", "processors": 2, "memory_bytes": 1, "threads": 4});
-        serde_json::from_value(json!({
-            "id": "07".repeat(16), "store": "data", "path": "", "state": "done", "user": "root",
-            "began": "2026-11-26T00:00:00Z", "version": "1", "steps_done": 4, "steps": 4,
-            "seconds": 10, "repeats": 1, "budget_bytes": 1, "with_load": false, "peers": [peer],
-            "file_system": {"kind": "XFS", "fingerprint": "a", "durable_by": "syncfs",
-                            "direct": true, "free_bytes": 1, "total_bytes": 1},
-            "points": [],
-        }))
-        .unwrap()
-    }
 
     /// Promise: all that was asked for and not measured is named with its reason, and nothing of a
     /// benchmark that has measured all.

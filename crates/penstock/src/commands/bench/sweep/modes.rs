@@ -145,6 +145,19 @@ enum Scalar {
     Text(String),
 }
 
+impl Scalar {
+    /// Returns a number from 1 to `most`, or `Some(None)` for the word; `None` for anything else.
+    fn number(&self, word: &str, most: u32) -> Option<Option<u32>> {
+        match self {
+            Self::Text(text) => (text == word).then_some(None),
+            Self::Number(number) => {
+                let number = u32::try_from(*number).ok();
+                number.filter(|number| (1..=most).contains(number)).map(Some)
+            }
+        }
+    }
+}
+
 /// A number of lanes; none if the engine decides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Scalar", into = "Scalar")]
@@ -154,13 +167,8 @@ impl TryFrom<Scalar> for Lanes {
     type Error = String;
 
     fn try_from(value: Scalar) -> Result<Self, String> {
-        let number = match &value {
-            Scalar::Text(text) if text == AUTOMATIC => return Ok(Self(None)),
-            Scalar::Number(number) => u32::try_from(*number).ok(),
-            Scalar::Text(_) => None,
-        };
-        let number = number.filter(|lanes| (1..=LANES_MAX).contains(lanes));
-        number.map(|lanes| Self(Some(lanes))).ok_or(format!("give `auto`, or 1 to {LANES_MAX}"))
+        let most = LANES_MAX;
+        value.number(AUTOMATIC, most).map(Self).ok_or(format!("give `{AUTOMATIC}`, or 1 to {most}"))
     }
 }
 
@@ -274,13 +282,7 @@ impl TryFrom<Scalar> for Peers {
     type Error = String;
 
     fn try_from(value: Scalar) -> Result<Self, String> {
-        let number = match &value {
-            Scalar::Text(text) if text == ALL => return Ok(Self(None)),
-            Scalar::Number(number) => u32::try_from(*number).ok(),
-            Scalar::Text(_) => None,
-        };
-        let number = number.filter(|peers| *peers > 0);
-        number.map(|peers| Self(Some(peers))).ok_or(format!("give `{ALL}`, or 1 or more"))
+        value.number(ALL, u32::MAX).map(Self).ok_or(format!("give `{ALL}`, or 1 or more"))
     }
 }
 
