@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::cost_model::{CostModel, Observation};
 use super::extent::Extent;
+use super::small_files::{self, SmallFiles, file_share};
 use crate::median;
 
 /// Fewest transfers to which a line is fitted.
@@ -24,9 +25,9 @@ const FIT_MIN: usize = 3;
 const ALIKE: f64 = 2.0;
 /// Factor between the bytes of transfers from which on they tell a start from a cost of bytes.
 const APART: f64 = 4.0;
-/// A transfer of nothing, for a fit whose start is longer than any: between sites of one host it
-/// takes 0.05 s, and over 90 ms its first byte needs 0.4 s (0066).
-const LONGEST_START: Observation = Observation { files: 0.0, bytes: 0.0, seconds: 1.0 };
+/// A transfer of nothing, for a fit whose start is longer and is not told by transfers: the middle,
+/// as logarithms, of 0.05 s between sites of one host, and of 0.4 s over 90 ms (0066).
+const USUAL_START: Observation = Observation { files: 0.0, bytes: 0.0, seconds: 0.14 };
 /// Of so many ratios the outermost one at each end is left out of an interval.
 const OUTER: usize = 20;
 
@@ -54,6 +55,8 @@ pub(super) struct PastTransfer {
     pub(super) target: Location,
     pub(super) extent: Extent,
     pub(super) seconds: f64,
+    /// Part of its threads' time that files took, whatever their sizes; none if it is not known.
+    pub(super) file_share: Option<f64>,
     /// The cause that limited it, in words.
     pub(super) limit: Option<String>,
 }
@@ -91,6 +94,7 @@ impl PastTransfer {
             target: view.target.clone(),
             extent: Extent { files: progress.files, bytes: progress.bytes },
             seconds,
+            file_share: file_share(&progress.time),
             limit: progress.bottleneck.as_ref().map(|cause| cause.words()),
         })
     }
@@ -116,8 +120,13 @@ pub(crate) fn seconds_of(view: &TransferView) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "method")]
 pub(super) enum Method {
-    /// A line through all of them.
-    Fit(CostModel),
+    /// A line through all of them, and where they do not tell it, the cost of smaller files.
+    Fit {
+        #[serde(flatten)]
+        line: CostModel,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        small: Option<SmallFiles>,
+    },
     /// The bound by measured stores and network, times what transfers took of theirs.
     Factor { factor: f64 },
     /// The time of each byte of transfers with files of about the same size.
@@ -131,27 +140,25 @@ pub(super) struct Predicted {
     pub(super) method: Method,
 }
 
-/// Forecasts a data set from transfers of the past; none where they do not tell. `bound` is the
-/// least time of a data set by measurements.
+/// Forecasts a data set, by the classes of its files, from transfers of the past; none where they
+/// do not tell. `bound` is the least time of a data set by measurements.
 pub(super) fn predict(
     past: &[&PastTransfer],
-    extent: Extent,
+    classes: &[Extent],
     bound: &dyn Fn(Extent) -> Option<f64>,
 ) -> Option<Predicted> {
+    let extent = Extent::sum(classes);
     let means = past.iter().map(|one| one.extent.mean_bytes());
     let (least, greatest) =
         means.fold((f64::MAX, 0.0_f64), |(least, most), mean| (least.min(mean), most.max(mean)));
     let mean = extent.mean_bytes();
     let is_alike = mean >= least / ALIKE && mean <= greatest * ALIKE;
     if past.len() >= FIT_MIN && (greatest >= least * ALIKE || is_alike) {
-        let mut all: Vec<Observation> = past.iter().map(|one| one.observation()).collect();
-        let mut model = CostModel::fit(&all)?;
-        if model.start_s > LONGEST_START.seconds && !tells_start(&all) {
-            all.push(LONGEST_START);
-            model = CostModel::fit(&all)?;
-        }
-        let seconds = model.seconds(extent.files as f64, extent.bytes as f64);
-        return Some(Predicted { seconds, method: Method::Fit(model) });
+        let line = line_through(past)?;
+        let shares: Vec<_> = past.iter().map(|one| (one.observation(), one.file_share)).collect();
+        let small = SmallFiles::of(&line, &shares);
+        let seconds = small_files::seconds(&line, small, classes);
+        return Some(Predicted { seconds, method: Method::Fit { line, small } });
     }
     let factors = past.iter().filter_map(|one| Some(one.seconds / bound(one.extent)?));
     let factors = factors.filter(|factor| factor.is_finite());
@@ -166,6 +173,17 @@ pub(super) fn predict(
     let bytes_per_s = median::of(rates.filter(|rate| rate.is_finite()).collect())?;
     let seconds = extent.bytes as f64 / bytes_per_s;
     Some(Predicted { seconds, method: Method::Rate { bytes_per_s } })
+}
+
+/// Returns the line through transfers, with a usual start if they do not tell a longer one.
+fn line_through(past: &[&PastTransfer]) -> Option<CostModel> {
+    let mut all: Vec<Observation> = past.iter().map(|one| one.observation()).collect();
+    let line = CostModel::fit(&all)?;
+    if line.start_s <= USUAL_START.seconds || tells_start(&all) {
+        return Some(line);
+    }
+    all.push(USUAL_START);
+    CostModel::fit(&all)
 }
 
 /// Returns whether transfers can tell a start from a cost of bytes: their bytes differ enough.
@@ -196,7 +214,7 @@ pub(super) fn grade<'a>(
 ) -> Vec<Graded<'a>> {
     let graded = |at: usize| {
         let others: Vec<&PastTransfer> = [&past[..at], &past[at + 1..]].concat();
-        let forecast = predict(&others, past[at].extent, bound);
+        let forecast = predict(&others, &[past[at].extent], bound);
         Graded { past: past[at], forecast }
     };
     (0..past.len()).map(graded).collect()
@@ -299,7 +317,7 @@ mod tests {
                 prop_assert!(graded.error().unwrap().abs() < 1e-6, "{graded:?}");
             }
             let of = |files, bytes| {
-                predict(&all, Extent { files, bytes }, NO_BOUND).unwrap().seconds
+                predict(&all, &[Extent { files, bytes }], NO_BOUND).unwrap().seconds
             };
             let seconds = of(files, bytes);
             prop_assert!(seconds > 0.0);
@@ -321,8 +339,37 @@ mod tests {
             .collect();
         let all: Vec<&PastTransfer> = all.iter().collect();
         let twice = Extent { files: 16, bytes: 4 << 30 };
-        let predicted = predict(&all, twice, NO_BOUND).unwrap();
+        let predicted = predict(&all, &[twice], NO_BOUND).unwrap();
         assert!(predicted.seconds > 4.5 && predicted.seconds < 6.5, "{predicted:?}");
+    }
+
+    /// Promise: records of large files forecast a set with many small ones, by the time that their
+    /// threads spent on files, and that set took 5.0 s
+    /// (bench/runs/2026-11-28-sizes-ext4); without that time the line is all that there is.
+    #[test]
+    fn large_files_tell_of_small_ones() {
+        let sets = [
+            (1536, 1 << 20, 3.34, 0.031),
+            (96, 16 << 20, 2.81, 0.0024),
+            (8, 256 << 20, 3.11, 0.0008),
+        ];
+        let sets = sets.into_iter().zip(1..);
+        let mut all: Vec<PastTransfer> = sets
+            .map(|((files, mean, seconds, share), at)| PastTransfer {
+                file_share: Some(share),
+                ..past(files, mean, seconds, at)
+            })
+            .collect();
+        let mixed =
+            [Extent { files: 30_000, bytes: 30_000 << 12 }, Extent { files: 4, bytes: 1 << 30 }];
+        let seconds = |all: &[PastTransfer]| {
+            let all: Vec<&PastTransfer> = all.iter().collect();
+            predict(&all, &mixed, NO_BOUND).unwrap().seconds
+        };
+        let known = seconds(&all);
+        assert!((4.0..6.0).contains(&known), "{known}");
+        all.iter_mut().for_each(|one| one.file_share = None);
+        assert!(seconds(&all) > 3.0 * known, "{}", seconds(&all));
     }
 
     /// Promise: too few transfers scale the bound by measurements; without one, they tell only of
@@ -332,14 +379,14 @@ mod tests {
         let (one, other) = (past(100, 1 << 20, 4.0, 1), past(200, 1 << 20, 6.0, 2));
         let bound = |extent: Extent| Some(extent.bytes as f64 / f64::from(100 << 20));
         let asked = Extent { files: 7, bytes: 1000 << 20 };
-        let predicted = predict(&[&one, &other], asked, &bound).unwrap();
+        let predicted = predict(&[&one, &other], &[asked], &bound).unwrap();
         assert_eq!(predicted.method, Method::Factor { factor: 3.5 });
         assert!((predicted.seconds - 35.0).abs() < 1e-9);
-        assert_eq!(predict(&[&one, &other], asked, NO_BOUND), None, "other files");
+        assert_eq!(predict(&[&one, &other], &[asked], NO_BOUND), None, "other files");
         let alike = Extent { files: 50, bytes: 50 << 20 };
-        let predicted = predict(&[&one], alike, NO_BOUND).unwrap();
+        let predicted = predict(&[&one], &[alike], NO_BOUND).unwrap();
         assert!((predicted.seconds - 2.0).abs() < 1e-9, "{predicted:?}");
-        assert_eq!(predict(&[], alike, &bound), None);
+        assert_eq!(predict(&[], &[alike], &bound), None);
     }
 
     /// Promise: an interval is that of the past errors, holds the forecast, and says how often it

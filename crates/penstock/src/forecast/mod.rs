@@ -8,6 +8,7 @@
 //! | `extent` | files and bytes |
 //! | `evidence` | the questions to the daemons |
 //! | `cost_model` | the line through files and bytes, and its fit |
+//! | `small_files` | the cost of files below the sizes of past transfers |
 //! | `history` | forecasts from past transfers, and their grades |
 //! | `storage_time`, `network_time` | the least time by measurements |
 //! | `outlook` | the forecast with its limit and basis |
@@ -24,6 +25,7 @@ mod history;
 pub(crate) mod network_time;
 mod outlook;
 mod report;
+mod small_files;
 mod storage_time;
 
 use penstock_api::timestamp::Timestamp;

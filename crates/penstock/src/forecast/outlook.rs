@@ -146,7 +146,7 @@ impl Evidence {
         });
         let (used, same_places) = nearest(&self.past, &self.source, &self.target);
         let bound = |extent| self.bound(extent);
-        let predicted = predict(&used, extent, &bound);
+        let predicted = predict(&used, classes, &bound);
         let mut forecast = Forecast {
             source: self.source.clone(),
             target: self.target.clone(),
@@ -386,5 +386,22 @@ mod tests {
         assert_eq!(large.limit.as_deref(), Some("the network"));
         assert!(!large.history.unwrap().is_within);
         assert_eq!(evidence.grade().len(), 3);
+    }
+
+    /// Promise: JSON has the parts of the line, and the cost of files below those of the history
+    /// where the records tell it.
+    #[test]
+    fn json_has_the_cost_of_small_files() {
+        let mut all = vec![past(100, 1 << 20, 1.0, 2), past(10, 64 << 20, 4.0, 1)];
+        all.push(past(200, 1 << 20, 1.6, 3));
+        let json = |all: &[PastTransfer]| {
+            let forecast = evidence(all.to_vec(), StoreEvidence::Virtual).forecast(&SET);
+            serde_json::to_value(forecast).unwrap()["history"].take()
+        };
+        let history = json(&all);
+        assert_eq!(history["method"], "fit");
+        assert!(history["byte_s"].as_f64().unwrap() > 0.0 && history.get("small").is_none());
+        all.iter_mut().for_each(|one| one.file_share = Some(0.01));
+        assert_eq!(json(&all)["small"]["below_bytes"], 1048576.0);
     }
 }

@@ -6,6 +6,7 @@ use penstock_proto::units::{counted, format_bytes, format_rate};
 
 use super::history::{Graded, Method, median_error};
 use super::outlook::{Forecast, HistoryBasis, PartTime};
+use super::small_files::SmallFiles;
 use crate::output::duration;
 use crate::output::table::{aligned, table};
 use crate::output::time::minute;
@@ -62,14 +63,14 @@ fn history_text(of: &HistoryBasis, now: Timestamp) -> String {
     let when = if newest == oldest { newest } else { format!("{oldest} to {newest}") };
     let transfers = counted(of.transfers as u64, "transfer");
     let how = match of.method {
-        Method::Fit(model) => {
-            let per_byte = match model.byte_s > 0.0 {
-                true => format!("{}/s", format_bytes((1.0 / model.byte_s) as u64)),
-                false => "no time for bytes beside that".to_owned(),
+        Method::Fit { line, small } => {
+            let start = duration::estimated(line.start_s);
+            let below = |small: SmallFiles| {
+                let size = format_bytes(small.below_bytes as u64);
+                format!("; below {size} {}", cost_text(small.file_s, small.byte_s))
             };
-            let (start, file) =
-                (duration::estimated(model.start_s), duration::estimated(model.file_s));
-            format!("a start of {start}, {file} a file, {per_byte}")
+            let below = small.map(below).unwrap_or_default();
+            format!("a start of {start}, {}{below}", cost_text(line.file_s, line.byte_s))
         }
         Method::Factor { factor } => format!("{factor:.2} times the bound by measurements"),
         Method::Rate { bytes_per_s } => format!("{}, as these had", format_rate(bytes_per_s * 8.0)),
@@ -79,6 +80,15 @@ fn history_text(of: &HistoryBasis, now: Timestamp) -> String {
         false => "; none had files of about this size",
     };
     format!("{transfers} between {between}, {when}: {how}{beyond}")
+}
+
+/// Returns the cost of files and bytes in words.
+fn cost_text(file_s: f64, byte_s: f64) -> String {
+    let per_byte = match byte_s > 0.0 {
+        true => format!("{}/s", format_bytes((1.0 / byte_s) as u64)),
+        false => "no time for bytes beside that".to_owned(),
+    };
+    format!("{} a file, {per_byte}", duration::estimated(file_s))
 }
 
 fn part_row(part: &PartTime, now: Timestamp) -> [String; 2] {

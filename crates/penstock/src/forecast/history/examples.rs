@@ -11,6 +11,7 @@ pub(crate) fn past(files: u64, mean: u64, seconds: f64, ended: u64) -> PastTrans
         target: "hpc:scratch/set".parse().unwrap(),
         extent: Extent { files, bytes: files * mean },
         seconds,
+        file_share: None,
         limit: Some("writing at the target".to_owned()),
     }
 }
