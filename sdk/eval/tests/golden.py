@@ -230,7 +230,8 @@ def _cell(item: Json, mode: Json, direction: str, block: int, at: Json) -> Json:
                  "max_1s": got * 1.15},
         "resent_bytes": 0, "retries": 0,
         "cpu": {f"{site}/{peer}": {"cores": 8, "busy_s": 3.2 * seconds, "iowait_s": 0.0,
-                                   "steal_s": 0.03 * seconds, "threads_s": 1.5 * seconds}
+                                   "steal_s": 0.03 * seconds, "available_s": 8 * seconds,
+                                   "threads_s": 1.5 * seconds}
                 for site in (source, target) for peer in ("dtn1", "dtn2")},
         "time": {"source": {k: v * seconds for k, v in spent.items()} | {"cpu": seconds},
                  "target": {k: v * seconds for k, v in written.items()} | {"cpu": seconds}},

@@ -56,13 +56,24 @@ def _path(path: Path, near: str, far: str) -> None:
     (path / "facts.json").write_text(json.dumps(golden.facts() | {"paths": paths}))
 
 
-def _spend(path: Path, share: float) -> None:
-    """Has all hosts busy for a share of the time of each run."""
+def _spend(path: Path, share: float, seconds: float | None = None, counted: bool = True) -> None:
+    """Has the hosts of hpc busy for a share of the time of each run, and all others for less.
+
+    Args:
+        path: The run directory.
+        share: The share, from 0 to 1.
+        seconds: Length of all runs; as before without it.
+        counted: Whether hosts have counted all time of their processors.
+    """
     rows = [json.loads(row) for row in (path / "cells.jsonl").read_text().splitlines()]
     for row in rows:
+        if seconds and row["t"].get("done"):
+            row["t"]["done"] = seconds
         for host, used in row["cpu"].items():
-            if host.startswith("hpc/"):
-                used["busy_s"] = share * used["cores"] * row["t"]["done"]
+            available = used["cores"] * row["t"]["done"]
+            used["available_s"] = available if counted else None
+            busy = share - 0.01 if host.startswith("hpc/") else share / 2
+            used |= {"busy_s": busy * available, "steal_s": 0.01 * available}
     (path / "cells.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -76,12 +87,12 @@ def test_two_file_systems_are_bound_by_the_slower_end(sections: list[Section]):
     assert row["read Gbit/s"] == pytest.approx(1.25 * write, rel=0.002)
     assert row["n"] == 6
     assert row["% of the slower"] == row["% of the bound"]
-    assert row["busy %"] == pytest.approx(40)
+    assert row["busy %"] == pytest.approx(100 * 3.23 / 8)
     assert row["verdict"] == "below both bounds"
     assert "lab:raw is on XFS, hpc:scratch on Lustre, so `bound` is the slower end, min(" in (
         table.note
     )
-    assert ") = 40 % at " in table.note
+    assert " = 40 % at " in table.note
     assert {row["direction"] for row in _rows(table)} == {"forward", "reverse"}
 
 
@@ -106,8 +117,9 @@ def test_one_file_system_reads_and_writes_each_byte(copy: Path):
 
 
 def test_busy_processors_are_a_bound(copy: Path):
-    """Promise: a class whose processors were busy for 95 % of the time at the busier site is bound
-    by them; at 94 % it is not. A class may be above the bound by storage at the same time."""
+    """Promise: a class whose processors were busy, or stolen, for 95 % of the time at the busier
+    site is bound by them; at 94 % it is not. A class may be above the bound by storage at the same
+    time."""
     _spend(copy, 0.95)
     row = _row(bounds.table(Request(Run(copy))), "1 GiB", "tls-blake3")
     assert (row["busier site"], row["verdict"]) == ("hpc", "bound by processors")
@@ -120,20 +132,38 @@ def test_busy_processors_are_a_bound(copy: Path):
     assert row["verdict"] == "above the bound by storage, bound by processors"
 
 
-def test_short_runs_have_no_use_of_processors(copy: Path):
-    """Promise: processors are no bound of runs under 5 s, as samples cover whole seconds; the
-    report says so.
-    """
-    _spend(copy, 0.99)
-    cells = copy / "cells.jsonl"
-    lines = [json.loads(line) for line in cells.read_text().splitlines()]
-    for line in lines:
-        if line["t"].get("done"):
-            line["t"]["done"] = min(line["t"]["done"], 4.9)
-    cells.write_text("".join(json.dumps(line) + "\n" for line in lines))
+def test_short_runs_are_judged_by_counters_alone(copy: Path):
+    """Promise: processors that were counted at both ends are a bound of runs of any length. Samples
+    cover whole seconds, so they are none of runs under 5 s, and the report says so."""
+    _spend(copy, 0.99, seconds=2.5)
+    table = bounds.table(Request(Run(copy)))
+    row = _row(table, "1 GiB", "tls-blake3")
+    assert row["busy %"] == pytest.approx(99)
+    assert "bound by processors" in str(row["verdict"])
+    assert "as 39.6 / 40 = 99 % at hpc in " in table.note
+    _spend(copy, 0.99, seconds=4.9, counted=False)
     table = bounds.table(Request(Run(copy)))
     assert {row["busy %"] for row in _rows(table)} == {None}
-    assert "No run of 5 s or more" in table.note
+    assert "no run of 5 s or more has samples" in table.note
+    _spend(copy, 0.96, seconds=5.0, counted=False)
+    assert _row(bounds.table(Request(Run(copy))), "1 GiB", "off-blake3")["busier site"] == "hpc"
+
+
+def test_hosts_that_were_not_counted_have_samples(copy: Path):
+    """Promise: where one host of a site was counted and the other sampled, a long run has the share
+    of both, and a short one that of the first."""
+
+    def spend(seconds: float) -> float:
+        _spend(copy, 0.9, seconds=seconds)
+        rows = [json.loads(row) for row in (copy / "cells.jsonl").read_text().splitlines()]
+        for row in rows:
+            if "hpc/dtn2" in row["cpu"]:
+                row["cpu"]["hpc/dtn2"] |= {"available_s": None, "busy_s": 4 * seconds, "steal_s": 0}
+        (copy / "cells.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return float(str(_row(bounds.table(Request(Run(copy))), "1 GiB", "tls-blake3")["busy %"]))
+
+    assert spend(10.0) == pytest.approx(100 * (0.9 + 0.5) / 2)
+    assert spend(2.5) == pytest.approx(90)
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,23 @@ pub struct TransferStatistics {
     pub silent: Vec<Name>,
 }
 
+/// Time of all processors of a host together, since its boot, as its kernel counts it. Two of them
+/// make exact figures of the time between: `busy_s` by `total_s` is the share that was busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+pub struct ProcessorTime {
+    /// Processors that are online.
+    pub processors: u32,
+    /// Time of user code, the kernel, interrupts and guests.
+    pub busy_s: f64,
+    /// Idle time in which a disk was awaited.
+    pub iowait_s: f64,
+    /// Time that the hypervisor gave to others.
+    pub steal_s: f64,
+    /// All time of all processors, idle time included.
+    pub total_s: f64,
+}
+
 /// A peer over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
@@ -220,6 +237,10 @@ pub struct PeerHistory {
     pub columns: Vec<ColumnSpread>,
     /// Its processors over the last ten minutes.
     pub cores: Vec<CoreSpread>,
+    /// Time of its processors until this answer. Absent where the kernel does not show it, or the
+    /// peer is of an earlier release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processors: Option<ProcessorTime>,
     /// Its energy by cipher, over all transfers that are kept.
     pub energy: Energy,
 }

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use penstock_api::statistics::ProcessorTime;
 use penstock_sys::{
-    CardCounters, CpuTimes, DeviceNumber, DiskCounters, EnergyMeter, LOOPBACK, card_counters,
-    cpu_times, disk_counters, host_memory, is_hardware_card, process_memory_bytes,
+    CardCounters, CpuSeconds, CpuTimes, DeviceNumber, DiskCounters, EnergyMeter, LOOPBACK,
+    card_counters, cpu_times, disk_counters, host_memory, is_hardware_card, process_memory_bytes,
 };
 
 use super::sample::{
@@ -155,6 +156,19 @@ impl HostCounters {
         }
         self.disks = now;
     }
+}
+
+/// Returns the time of the processors until now; `None` if the kernel does not show it.
+pub(super) fn processor_time() -> Option<ProcessorTime> {
+    let times = cpu_times().ok().filter(|times| !times.is_empty())?;
+    let CpuSeconds { busy, steal, iowait, total } = CpuSeconds::sum_of(times.values());
+    Some(ProcessorTime {
+        processors: times.len() as u32,
+        busy_s: busy,
+        iowait_s: iowait,
+        steal_s: steal,
+        total_s: total,
+    })
 }
 
 /// Returns the cards whose bytes are counted, by their names. Bonds, VLANs, bridges and the ends of

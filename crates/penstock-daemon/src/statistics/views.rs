@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Recorder;
 use super::archive::{ArchiveError, Series, Subject, Totals};
 use super::core_times::CoreTimes;
+use super::host::processor_time;
 use super::points::{Cell, Point, fit};
 use super::sample::parts_of;
 use super::spread::spread_of_column;
@@ -114,6 +115,7 @@ impl Recorder {
             series: in_columns(own, series, window),
             columns,
             cores: cores.spreads(),
+            processors: processor_time(),
             energy: self.energy(ciphers),
         })
     }
@@ -202,6 +204,8 @@ fn shortest(value: f32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn series() -> Series {
@@ -237,6 +241,21 @@ mod tests {
         let names: Vec<_> =
             spreads(&series(), &window(&[])).into_iter().map(|column| column.name).collect();
         assert_eq!(names, ["lanes"]);
+    }
+
+    /// Promise: each answer about a host has the time of its processors until then: no processor is
+    /// busy for longer than it was there, and time passes.
+    #[test]
+    fn answers_have_the_time_of_all_processors() {
+        let directory = tempfile::tempdir().unwrap();
+        let recorder = Recorder::open(directory.path(), Path::new("/nowhere")).unwrap();
+        let own: Name = "h1".parse().unwrap();
+        let look = || recorder.history(&own, &window(&[])).unwrap().processors.unwrap();
+        let first = look();
+        assert!(first.processors > 0 && first.busy_s > 0.0, "{first:?}");
+        assert!(first.busy_s + first.iowait_s + first.steal_s < first.total_s, "{first:?}");
+        // The counters grow by hundredths of a second.
+        while look().total_s <= first.total_s {}
     }
 
     /// Promise: joules per TiB are those of the bytes that were moved, and none where none were.

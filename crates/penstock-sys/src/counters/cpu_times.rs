@@ -8,6 +8,8 @@ use std::io;
 const FIELDS: usize = 10;
 /// Fewest fields that a line has: kernels before 2.6.33 lack the last ones.
 const FIELDS_MIN: usize = 4;
+/// Ticks of a second: `USER_HZ` of Linux on x86-64 and ARM (time(7)).
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Time of one processor since the boot, in ticks of `USER_HZ`, 100 a second (proc_stat(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,35 @@ pub struct CpuShares {
     pub guest: f64,
     /// Idle time in which a disk was awaited.
     pub iowait: f64,
+}
+
+/// Time of all processors of a host together, in seconds since its boot. The parts are those of
+/// [`CpuShares`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuSeconds {
+    /// User code, kernel, interrupts and guests.
+    pub busy: f64,
+    /// Time that the hypervisor gave to others.
+    pub steal: f64,
+    /// Idle time in which a disk was awaited.
+    pub iowait: f64,
+    /// All time, idle time included.
+    pub total: f64,
+}
+
+impl CpuSeconds {
+    /// Returns the sum over processors.
+    pub fn sum_of<'a>(processors: impl IntoIterator<Item = &'a CpuTimes>) -> Self {
+        let mut ticks = [0_u64; 4];
+        for times in processors {
+            let [user, nice, system, idle, iowait, steal, guest] = times.apart();
+            let busy = user + nice + system + guest;
+            let parts = [busy, steal, iowait, busy + steal + iowait + idle];
+            ticks.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
+        }
+        let [busy, steal, iowait, total] = ticks.map(|ticks| ticks as f64 / TICKS_PER_SECOND);
+        Self { busy, steal, iowait, total }
+    }
 }
 
 impl CpuTimes {
@@ -148,6 +179,16 @@ intr 5 6 7
         assert!((second.steal - percent(10.0)).abs() < 1e-9);
         assert!((second.guest - percent(60.0)).abs() < 1e-9);
         assert!((second.iowait - percent(1.0)).abs() < 1e-9);
+    }
+
+    /// Promise: the seconds of a host are the sums over its processors; guests count once, and
+    /// stolen time is no work of this host.
+    #[test]
+    fn seconds_are_sums_over_processors() {
+        let seconds = CpuSeconds::sum_of(parse_cpu_times(BEFORE).values());
+        // Busy 150 and 250 ticks, idle 400 each, waiting 50 each, stolen 100.
+        assert_eq!(seconds, CpuSeconds { busy: 4.0, steal: 1.0, iowait: 1.0, total: 14.0 });
+        assert_eq!(CpuSeconds::sum_of([]), CpuSeconds::default());
     }
 
     /// Promise: a processor may be added or removed, and has no share of a time in which it was

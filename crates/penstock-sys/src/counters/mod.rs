@@ -13,7 +13,7 @@ mod memory;
 
 pub use block_devices::{BlockDevice, block_devices};
 pub use card_counters::{CardCounters, LOOPBACK, card_counters, is_hardware_card};
-pub use cpu_times::{CpuShares, CpuTimes, cpu_times};
+pub use cpu_times::{CpuSeconds, CpuShares, CpuTimes, cpu_times};
 pub use disk_counters::{DeviceNumber, DiskCounters, DiskTraffic, device_of, disk_counters};
 pub use energy::{EnergyError, EnergyMeter, Joules, POWERCAP_ROOT};
 pub use memory::{HostMemory, host_memory, process_memory_bytes};

@@ -115,8 +115,8 @@ fn until_held(site: &Site) -> Value {
 }
 
 /// Promise: a sweep that is killed, and then interrupted, continues with the same command: each
-/// cell is there once, right and whole; what was running is cancelled; nothing is left in either
-/// store. A matrix that has changed is refused.
+/// cell is there once, right and whole, with the time of all processors of its span; what was
+/// running is cancelled; nothing is left in either store. A matrix that has changed is refused.
 #[test]
 fn a_sweep_survives_kills() {
     let root = Scratch::in_memory();
@@ -418,6 +418,22 @@ fn another_user_is_told_before_a_data_set_is_made() {
     assert_eq!(files_below(&lab.store.join("eval")).len(), 0);
 }
 
+/// Checks that both hosts have counted the time of all their processors from the submission to the
+/// end, also of a transfer without any sample.
+fn check_processors(cell: &Value, done: f64) {
+    let hosts = cell["cpu"].as_object().unwrap();
+    for site in ["lab/", "hpc/"] {
+        assert!(hosts.keys().any(|host| host.starts_with(site)), "{cell}");
+    }
+    for host in hosts.values() {
+        let [cores, busy, available] =
+            ["cores", "busy_s", "available_s"].map(|name| host[name].as_f64().expect(name));
+        // The kernel counts hundredths of a second.
+        assert!(available > 0.9 * cores * (done - 0.05), "{cell}");
+        assert!(cores >= 1.0 && busy > 0.0 && busy <= available, "{cell}");
+    }
+}
+
 /// Checks the files of a complete run.
 fn check(out: &Path, table: &str) {
     let run = read(&out.join("run.json"));
@@ -444,6 +460,7 @@ fn check(out: &Path, table: &str) {
         assert!(!is_off || cell["mode"]["suite"] == "clear", "{cell}");
         assert!(table.contains(cell["mode"]["name"].as_str().unwrap()), "{table}");
         assert!(cell["time"]["target"]["write"].as_f64().unwrap() > 0.0, "{cell}");
+        check_processors(cell, done);
     }
     assert_eq!(fs::read_dir(out.join("statistics")).unwrap().count(), 8);
     let facts = read(&out.join("facts.json"));

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from penstock_eval import file_systems, measures, stats, units
 from penstock_eval.drawing import LeftOutError, Request
 from penstock_eval.file_systems import Sharing
-from penstock_eval.rundir import Cell, Dataset, Run, inner
+from penstock_eval.rundir import Cell, Dataset, Json, Run, inner
 from penstock_eval.tables import Table, Value
-from penstock_eval.usage import usage
 
 REACHED = 0.95
 """Share of a bound from which it is reached."""
 BEYOND = 1.05
 """Share from which a rate is above the bound by storage, which is then none."""
 SHORTEST_S = 5.0
-"""Seconds of the shortest run whose use of processors counts. Busy seconds are a sum over whole
-seconds: in a run of 2.5 s, two sites on the same processors had 98 % and 71 %."""
+"""Seconds of the shortest run whose samples of processors count. They cover whole seconds: in a
+run of 2.5 s, two sites on the same processors had 98 % and 71 %."""
 
 
 @dataclass(frozen=True)
@@ -93,22 +92,28 @@ def busy(run: Run, cells: list[Cell]) -> Busy | None:
 
 def _busy_at(cell: Cell, site: str) -> tuple[float, str] | None:
     """Busy share of all processors of a site during a cell, with its arithmetic."""
-    if cell.duration < SHORTEST_S:
+    used = available = 0.0
+    for name, host in inner(cell.raw, "cpu").items():
+        seconds = _available(host, cell.duration)
+        if name.partition("/")[0] == site and host.get("busy_s") is not None and seconds:
+            used += host["busy_s"] + (host.get("steal_s") or 0.0)
+            available += seconds
+    if not available:
         return None
-    hosts = [
-        host
-        for name, host in inner(cell.raw, "cpu").items()
-        if name.partition("/")[0] == site and host.get("busy_s") is not None and host.get("cores")
-    ]
-    seconds, cores = sum(host["busy_s"] for host in hosts), sum(host["cores"] for host in hosts)
-    found = usage(seconds, 0.0, 0.0, cores, cell.duration)
-    if found is None:
-        return None
+    # Samples may be a little longer than the run.
+    share = min(used / available, 1.0)
     words = (
-        f"{units.number(seconds)} / ({cores} × {units.number(cell.duration)}) = "
-        f"{100 * found.busy:.0f} % at {site} in {cell.id}"
+        f"{units.number(used)} / {units.number(available)} = {100 * share:.0f} % at {site} in "
+        f"{cell.id}"
     )
-    return found.busy, words
+    return share, words
+
+
+def _available(host: Json, duration: float) -> float | None:
+    """Seconds of all processors of a host during a cell; None where no busy time fits them."""
+    if counted := host.get("available_s"):
+        return float(counted)
+    return (host.get("cores") or 0) * duration if duration >= SHORTEST_S else None
 
 
 def table(request: Request) -> Table:
@@ -238,9 +243,14 @@ def _of_bound(sharing: Sharing, known: list[Limits]) -> str:
 def _of_busy(examples: list[Busy]) -> str:
     """Sentences on the use of processors, with the arithmetic of the busiest class."""
     if not examples:
-        return f"No run of {SHORTEST_S:.0f} s or more has the use of its processors (`cpu`)."
+        return (
+            "No run has counters of its processors (`available_s`), and no run of "
+            f"{SHORTEST_S:.0f} s or more has samples of them."
+        )
     most = max(examples, key=lambda item: item.share)
     return (
-        "`busy` is the median of busy seconds by processors × seconds of the run at the busier "
-        f"site, stolen time included, as {most.example}. Runs under {SHORTEST_S:.0f} s have none."
+        "`busy` is the median of busy by available seconds of all processors at the busier site, "
+        f"stolen time included, as {most.example}. Hosts count both from the submission to the "
+        "end. Records of earlier releases have samples of whole seconds instead, which do not "
+        f"count for runs under {SHORTEST_S:.0f} s."
     )

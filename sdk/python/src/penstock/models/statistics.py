@@ -163,6 +163,25 @@ class TransferStatistics(View):
     """Peers that were asked and did not answer."""
 
 
+class ProcessorTime(View):
+    """Time of all processors of a host together, since its boot, as its kernel counts it.
+
+    Two of them make exact figures of the time between: `busy_s` by `total_s` is the share that was
+    busy.
+    """
+
+    processors: int = 0
+    """Processors that are online."""
+    busy_s: float = 0.0
+    """Time of user code, the kernel, interrupts and guests."""
+    iowait_s: float = 0.0
+    """Idle time in which a disk was awaited."""
+    steal_s: float = 0.0
+    """Time that the hypervisor gave to others."""
+    total_s: float = 0.0
+    """All time of all processors, idle time included."""
+
+
 class PeerHistory(View):
     """A peer over time."""
 
@@ -172,6 +191,10 @@ class PeerHistory(View):
     """Summaries of the figures that are of the whole host, over the same time."""
     cores: list[CoreSpread] = []
     """Its processors over the last ten minutes."""
+    processors: ProcessorTime | None = None
+    """Time of its processors until this answer. Absent where the kernel does not show it, or the
+    peer is of an earlier release.
+    """
     energy: Energy = Energy()
     """Its energy by cipher, over all transfers that are kept."""
 

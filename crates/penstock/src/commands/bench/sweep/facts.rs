@@ -1,6 +1,8 @@
 //! What is known of hosts, stores and settings when a sweep runs.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_api::benchmark::{Benchmark, BenchmarkList, BenchmarkRequest, BenchmarkState};
@@ -10,7 +12,7 @@ use penstock_api::endpoints::{
 };
 use penstock_api::paths::PathsView;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::statistics::SiteStatistics;
+use penstock_api::statistics::{PeerHistory, SiteStatistics};
 use penstock_api::timestamp::Timestamp;
 use penstock_daemon::http;
 use penstock_exit::{self as exit, ExitCode, Failure, exit_code, failure};
@@ -19,7 +21,6 @@ use serde_json::{Value, json};
 
 use super::ends::{End, Ends};
 use super::matrix::StorageWish;
-use super::measurement::busy_cores;
 use super::run_directory::RunDirectory;
 use crate::client::{Answer, Client};
 use crate::commands::bench::benchmark as running;
@@ -147,16 +148,24 @@ fn least_round_trip_ms(paths: &PathsView) -> Option<f64> {
     Some(least as f64 / 1000.0)
 }
 
-/// Returns the processors in use at all peers that can be asked, over the last seconds.
-pub(super) fn load(ends: &Ends, seconds: u64) -> BTreeMap<String, f64> {
+/// Returns the use of processors at all peers that can be asked, over the last seconds, by site.
+/// All sites are asked at once, so that they count the same time.
+pub(super) fn use_of_processors(ends: &Ends, seconds: u64) -> BTreeMap<Name, Vec<PeerHistory>> {
     let since = Timestamp::of_ms(now().ms().saturating_sub(seconds * 1000));
-    let mut all = BTreeMap::new();
-    for (site, client) in &ends.clients {
-        let uri = SHOW_STATISTICS.uri(&[]).query("columns", "cpu_busy_percent");
-        let seen: anyhow::Result<SiteStatistics> = client.get(&uri.query("since", since));
-        all.extend(seen.map(|seen| busy_cores(site.as_str(), &seen.peers)).unwrap_or_default());
-    }
-    all
+    let uri = SHOW_STATISTICS.uri(&[]).query("columns", "cpu_busy_percent").query("since", since);
+    let ask = |client: &Client| {
+        let seen: anyhow::Result<SiteStatistics> = client.get(&uri);
+        seen.map(|seen| seen.peers).unwrap_or_default()
+    };
+    thread::scope(|scope| {
+        let clients = ends.clients.iter();
+        let asked = clients.map(|(site, client)| (site, scope.spawn(move || ask(client))));
+        let asked: Vec<_> = asked.collect();
+        let answers = asked.into_iter().map(|(site, asked)| {
+            (site.clone(), asked.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        });
+        answers.collect()
+    })
 }
 
 /// Returns the results that the site of an end keeps of its store; none where no daemon is asked.

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use penstock_api::statistics::{PeerHistory, PeerSeries, PeerStatistics, SeriesColumn};
+use penstock_api::statistics::{
+    PeerHistory, PeerSeries, PeerStatistics, ProcessorTime, SeriesColumn,
+};
 use penstock_api::time_use::{PeerTime, TransferTime, sum_of};
 use penstock_api::timestamp::Timestamp;
+use penstock_proto::id::Name;
 use serde::Serialize;
 
 use super::modes::Mode;
@@ -25,6 +28,8 @@ pub(super) struct Observed {
     pub(super) is_target: bool,
     pub(super) series: Vec<PeerSeries>,
     pub(super) statistics: Vec<PeerStatistics>,
+    /// Time of the processors from the submission to the end, by peer.
+    pub(super) processors: BTreeMap<String, ProcessorTime>,
 }
 
 /// A line of `series/<cell>.jsonl`: a second at one peer.
@@ -160,8 +165,9 @@ pub(super) fn last_bytes(observed: &[Observed], submitted: Timestamp) -> Option<
     })
 }
 
-/// Returns the processor time at each peer by `site/peer`: of the host by the samples, of the
-/// transfer's threads by its own account. `sites` are source and target.
+/// Returns the processor time at each peer by `site/peer`: of the host by the counters of its
+/// kernel, or else by the samples; of the transfer's threads by its own account. `sites` are source
+/// and target.
 pub(super) fn cpu(
     observed: &[Observed],
     time: &TransferTime,
@@ -183,6 +189,7 @@ pub(super) fn cpu(
                 busy_s: seconds("cpu_busy_percent"),
                 iowait_s: seconds("cpu_iowait_percent"),
                 steal_s: seconds("cpu_steal_percent"),
+                available_s: None,
                 threads_s: cpu.threads_s,
             };
         }
@@ -195,7 +202,39 @@ pub(super) fn cpu(
             cpu.threads_s = Some(cpu.threads_s.unwrap_or(0.0) + threads);
         }
     }
+    for site in observed {
+        for (peer, time) in &site.processors {
+            if let Some(cpu) = all.get_mut(&format!("{}/{peer}", site.site)) {
+                *cpu = Cpu::counted(time, cpu.threads_s);
+            }
+        }
+    }
     all
+}
+
+/// Returns the time of the processors between two answers, by peer. A host that has restarted
+/// meanwhile, or whose number of processors has changed, has none.
+pub(super) fn processor_time(
+    before: &[PeerHistory],
+    after: &[PeerHistory],
+) -> BTreeMap<String, ProcessorTime> {
+    let passed = |peer: &PeerHistory| {
+        let is_it = |known: &&PeerHistory| known.series.peer == peer.series.peer;
+        let (then, now) = (before.iter().find(is_it)?.processors?, peer.processors?);
+        let total_s = now.total_s - then.total_s;
+        // The counter of idle time may go back (proc_stat(5)).
+        let grown = |now: f64, then: f64| (now - then).max(0.0);
+        let time = ProcessorTime {
+            processors: now.processors,
+            busy_s: grown(now.busy_s, then.busy_s),
+            iowait_s: grown(now.iowait_s, then.iowait_s),
+            steal_s: grown(now.steal_s, then.steal_s),
+            total_s,
+        };
+        let is_one_span = now.processors == then.processors && total_s > 0.0;
+        is_one_span.then(|| (peer.series.peer.to_string(), time))
+    };
+    after.iter().filter_map(passed).collect()
 }
 
 /// Returns the name of a peer; the only one of a site may not name itself.
@@ -203,8 +242,11 @@ pub(super) fn peer_name(peer: &PeerTime, site: &str, observed: &[Observed]) -> S
     if !peer.peer.is_empty() {
         return peer.peer.clone();
     }
-    let mut known = observed.iter().filter(|seen| seen.site == site).flat_map(|seen| &seen.series);
-    known.next().map_or_else(|| "peer".to_owned(), |peer| peer.peer.to_string())
+    let seen = observed.iter().filter(|seen| seen.site == site);
+    let sampled = seen.clone().flat_map(|seen| &seen.series).map(|peer| peer.peer.to_string());
+    // A short transfer may have no sample.
+    let counted = seen.flat_map(|seen| seen.processors.keys().cloned());
+    sampled.chain(counted).next().unwrap_or_else(|| "peer".to_owned())
 }
 
 /// Returns the greatest resident memory of each daemon in bytes, by `site/peer`.
@@ -257,9 +299,9 @@ pub(super) fn suite_flag(mode: &Mode) -> Option<String> {
     }
 }
 
-/// Returns the processors in use at each peer of a site, by `site/peer`.
-pub(super) fn busy_cores(site: &str, peers: &[PeerHistory]) -> BTreeMap<String, f64> {
-    let busy = |peer: &PeerHistory| {
+/// Returns the processors in use at each peer of some sites, by `site/peer`.
+pub(super) fn busy_cores(sites: &BTreeMap<Name, Vec<PeerHistory>>) -> BTreeMap<String, f64> {
+    let busy = |(site, peer): (&Name, &PeerHistory)| {
         let seen: Vec<f64> =
             points(&peer.series, "cpu_busy_percent").map(|(_, _, percent)| percent).collect();
         let mean = seen.iter().sum::<f64>() / seen.len() as f64;
@@ -267,7 +309,8 @@ pub(super) fn busy_cores(site: &str, peers: &[PeerHistory]) -> BTreeMap<String, 
         let name = format!("{site}/{}", peer.series.peer);
         is_known.then(|| (name, mean / 100.0 * peer.cores.len() as f64))
     };
-    peers.iter().filter_map(busy).collect()
+    let peers = sites.iter().flat_map(|(site, peers)| peers.iter().map(move |peer| (site, peer)));
+    peers.filter_map(busy).collect()
 }
 
 /// Returns the reasons for which a cell is to be looked at with care.
@@ -296,6 +339,7 @@ pub(super) fn flags(observed: &[Observed], before: &BTreeMap<String, f64>) -> Ve
 mod tests {
     use penstock_api::time_use::ActivitySeconds;
     use penstock_proto::frame::CipherSuite;
+    use serde_json::json;
 
     use super::super::record::examples;
     use super::*;
@@ -318,7 +362,8 @@ mod tests {
             columns: columns.collect(),
         };
         let (site, is_target) = ("hpc".to_owned(), true);
-        Observed { site, is_target, series: vec![series], statistics: Vec::new() }
+        let (statistics, processors) = (Vec::new(), BTreeMap::new());
+        Observed { site, is_target, series: vec![series], statistics, processors }
     }
 
     /// Promise: a cell is flagged if its lanes had another suite than its mode asks for, or if none
@@ -388,5 +433,52 @@ mod tests {
         let sides = side_seconds(&time);
         let target = BTreeMap::from([("read".to_owned(), 1.0), ("cpu".to_owned(), 2.0)]);
         assert_eq!((sides.source.len(), sides.target), (0, target));
+    }
+
+    fn history(peer: &str, processors: Option<ProcessorTime>) -> PeerHistory {
+        let energy = json!({"is_available": false, "why": "", "ciphers": []});
+        let series = json!({"peer": peer, "at": [], "seconds": [], "columns": []});
+        serde_json::from_value(json!({
+            "series": series, "columns": [], "cores": [], "processors": processors,
+            "energy": energy,
+        }))
+        .unwrap()
+    }
+
+    /// Promise: the time of a host's processors is that between two answers, whatever the samples
+    /// have, and also without any sample. There is none if the host has restarted, has got another
+    /// processor, or did not answer; the samples then remain.
+    #[test]
+    fn processors_are_counted_at_both_ends() {
+        let time = |busy_s, iowait_s, total_s| {
+            let (processors, steal_s) = (2, 0.5);
+            Some(ProcessorTime { processors, busy_s, iowait_s, steal_s, total_s })
+        };
+        let before = [history("h1", time(10.0, 2.0, 100.0)), history("h2", time(10.0, 2.0, 100.0))];
+        let passed =
+            |after: Option<ProcessorTime>| processor_time(&before, &[history("h1", after)]);
+        // Within 2.5 s at two processors; the time of waiting for disks went back.
+        let counted = passed(time(14.0, 1.9, 105.0));
+        let expected = ProcessorTime { steal_s: 0.0, ..time(4.0, 0.0, 5.0).unwrap() };
+        assert_eq!(counted, BTreeMap::from([("h1".to_owned(), expected)]));
+        let more = ProcessorTime { processors: 3, ..time(14.0, 2.0, 105.0).unwrap() };
+        for after in [None, time(0.1, 0.0, 1.0), time(10.0, 2.0, 100.0), Some(more)] {
+            assert_eq!(passed(after), BTreeMap::new(), "{after:?}");
+        }
+        let new = processor_time(&before, &[history("h3", time(14.0, 2.0, 105.0))]);
+        assert_eq!(new, BTreeMap::new());
+
+        let seen =
+            Observed { processors: counted, ..observed(&[("cpu_busy_percent", &[98.0; 3])]) };
+        let peer = PeerTime { cores: 2, ..PeerTime::default() };
+        let time = TransferTime { target: vec![peer], ..TransferTime::default() };
+        for series in [seen.series.clone(), Vec::new()] {
+            let all = cpu(&[Observed { series, ..seen.clone() }], &time, ["lab", "hpc"]);
+            let [(name, cpu)] = all.iter().collect::<Vec<_>>()[..] else { panic!("{all:?}") };
+            assert_eq!((name.as_str(), cpu.cores), ("hpc/h1", Some(2)));
+            assert_eq!((cpu.busy_s, cpu.available_s), (Some(4.0), Some(5.0)));
+        }
+        let sampled = Observed { processors: BTreeMap::new(), ..seen };
+        assert_eq!(cpu(&[sampled], &time, ["lab", "hpc"])["hpc/h1"].available_s, None);
     }
 }

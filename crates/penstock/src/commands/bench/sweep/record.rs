@@ -6,6 +6,7 @@ pub(super) mod examples;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use penstock_api::statistics::ProcessorTime;
 use penstock_api::timestamp::Timestamp;
 use penstock_proto::id::TransferId;
 use serde::{Deserialize, Serialize};
@@ -173,16 +174,33 @@ pub(super) struct Rates {
     pub(super) max_1s: f64,
 }
 
-/// Processor time of one peer.
+/// Processor time of one peer. Times of the host are growth of the kernel's counters from the
+/// submission to the end, or sums of samples, which cover whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Cpu {
     pub(super) cores: Option<usize>,
-    /// Of the whole host while the transfer ran.
+    /// Of the whole host, as the next two.
     pub(super) busy_s: Option<f64>,
     pub(super) iowait_s: Option<f64>,
     pub(super) steal_s: Option<f64>,
+    /// All time of the processors in that span; none where there are only samples.
+    pub(super) available_s: Option<f64>,
     /// Of the threads of the transfer alone.
     pub(super) threads_s: Option<f64>,
+}
+
+impl Cpu {
+    /// Returns the record of a host whose kernel has counted.
+    pub(super) fn counted(host: &ProcessorTime, threads_s: Option<f64>) -> Self {
+        Self {
+            cores: Some(host.processors as usize),
+            busy_s: Some(host.busy_s),
+            iowait_s: Some(host.iowait_s),
+            steal_s: Some(host.steal_s),
+            available_s: Some(host.total_s),
+            threads_s,
+        }
+    }
 }
 
 /// Observations before the transfer.

@@ -1,5 +1,6 @@
 //! The sweep itself: prepares, runs the cells that are missing, cleans up.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -7,11 +8,11 @@ use std::time::Duration;
 use penstock_api::endpoints::{GET_SERIES, GET_STATISTICS};
 use penstock_api::place::Location;
 use penstock_api::rest::TransferView;
-use penstock_api::statistics::{POINTS_MAX, TransferSeries, TransferStatistics};
+use penstock_api::statistics::{POINTS_MAX, PeerHistory, TransferSeries, TransferStatistics};
 use penstock_api::time_use::PeerTime;
 use penstock_api::transfer::{Durability, Encryption};
 use penstock_exit::{self as exit, ExitCode, Failure};
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{Name, TransferId};
 use penstock_proto::units::{counted, format_rate};
 
 use super::datasets::{Counted, Directories, check_makable, check_room, count, room};
@@ -271,14 +272,14 @@ impl Sweep<'_> {
         let cool_down = u64::from(self.matrix.cool_down_s);
         self.mover.interruption.sleep(Duration::from_secs(cool_down))?;
         let mut cell = self.blank(planned);
-        if cool_down >= LOAD_SECONDS_MIN {
-            let busy_cores = facts::load(self.ends, cool_down.min(LOAD_SECONDS));
-            cell.before = Before { busy_cores };
-        }
         let source =
             self.directories.source(&self.matrix.datasets[planned.dataset], planned.direction);
         let target = self.directories.target(&planned.id, planned.direction);
         let options = self.modes[planned.mode].options();
+        let before = facts::use_of_processors(self.ends, cool_down.min(LOAD_SECONDS));
+        if cool_down >= LOAD_SECONDS_MIN {
+            cell.before = Before { busy_cores: measurement::busy_cores(&before) };
+        }
         let begun = now();
         let moved = match self.mover.run(&planned.id, source.clone(), target.clone(), options) {
             Ok(moved) => moved,
@@ -291,8 +292,9 @@ impl Sweep<'_> {
                 Err(error) => return Err(error),
             },
         };
+        let after = facts::use_of_processors(self.ends, 0);
         self.mover.interruption.sleep(LAST_SECOND)?;
-        let observed = self.observe(moved.view.id, &cell);
+        let observed = self.observe(moved.view.id, &cell, [&before, &after]);
         self.write_observed(&cell, &moved, &observed)?;
         fill(&mut cell, &moved, &observed);
         if let Some(error) = moved.error() {
@@ -348,14 +350,21 @@ impl Sweep<'_> {
         }
     }
 
-    /// Returns what the peers of each site that can be asked have seen of a transfer.
-    fn observe(&self, id: TransferId, cell: &Cell) -> Vec<Observed> {
+    /// Returns what the peers of each site that can be asked have seen of a transfer; `ends` are
+    /// their counters before and after it.
+    fn observe(
+        &self,
+        id: TransferId,
+        cell: &Cell,
+        ends: [&BTreeMap<Name, Vec<PeerHistory>>; 2],
+    ) -> Vec<Observed> {
         let (from, to) = self.ends.of(cell.direction);
         let mut all = Vec::new();
         for (site, client) in &self.ends.clients {
             if *site != from.site && *site != to.site {
                 continue;
             }
+            let [before, after] = ends.map(|end| end.get(site).map_or(&[][..], Vec::as_slice));
             let uri = GET_SERIES.uri(&[&id]).query("points", POINTS_MAX);
             let series: anyhow::Result<TransferSeries> = client.get(&uri);
             let statistics: anyhow::Result<TransferStatistics> =
@@ -365,6 +374,7 @@ impl Sweep<'_> {
                 is_target: *site == to.site,
                 series: series.map(|series| series.peers).unwrap_or_default(),
                 statistics: statistics.map(|statistics| statistics.peers).unwrap_or_default(),
+                processors: measurement::processor_time(before, after),
             });
         }
         all
