@@ -233,9 +233,10 @@ pub struct StoreConfig {
     /// any user of this host. Default: false.
     #[serde(default)]
     pub allow_privileged: bool,
-    /// The way in which files of more than 16 MiB (`--piece-size`) are written: `auto`, `buffered`
-    /// or `direct`. For experts; `auto` is right for nearly all. It writes past the page cache on
-    /// ext4, but for arrays with parity and disks that rotate. Default: auto.
+    /// The way in which files of 1 MiB or more are read and written: `auto`, `buffered` or
+    /// `direct`. For experts; `auto` is right for nearly all. It writes past the page cache on
+    /// ext4. It reads past the cache on ext4 and XFS, unless the cache has the file. Both are not
+    /// done on arrays with parity and on disks that rotate. Default: auto.
     #[serde(default)]
     pub io: Io,
     /// The account as which files are read and written. `daemon` is the daemon's own user; `mapped`

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
@@ -15,6 +16,7 @@ use crate::dir::Dir;
 use crate::error::StoreError;
 use crate::mem::file::MemFile;
 use crate::meta::{Kind, Meta};
+use crate::posix::read::direct::DirectReads;
 use crate::posix::stat::{stat_open, wrong_kind};
 
 /// Size of the buffer of one getdents(2) call: some 1,600 entries with names of 16 bytes.
@@ -51,6 +53,7 @@ pub struct ReadFile {
     pub(crate) dir: Dir,
     pub(crate) name: Box<[u8]>,
     pub(crate) handle: Handle,
+    direct: DirectReads,
     /// A descriptor and its position, for a file that takes no offset.
     pub(crate) stream: Mutex<Option<(OwnedFd, u64)>>,
 }
@@ -62,11 +65,16 @@ pub(crate) enum Handle {
 
 impl ReadFile {
     pub(crate) fn posix(dir: Dir, name: &[u8], fd: OwnedFd) -> Self {
-        Self { dir, name: name.into(), handle: Handle::Posix(fd), stream: Mutex::default() }
+        Self::new(dir, name, Handle::Posix(fd))
     }
 
     pub(crate) fn mem(dir: Dir, name: &[u8], file: MemFile) -> Self {
-        Self { dir, name: name.into(), handle: Handle::Mem(file), stream: Mutex::default() }
+        Self::new(dir, name, Handle::Mem(file))
+    }
+
+    fn new(dir: Dir, name: &[u8], handle: Handle) -> Self {
+        let (direct, stream) = (DirectReads::default(), Mutex::default());
+        Self { dir, name: name.into(), handle, direct, stream }
     }
 
     pub(crate) fn error(&self, operation: &'static str, errno: Errno) -> StoreError {
@@ -93,8 +101,63 @@ impl ReadFile {
         }
     }
 
-    /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read. Fewer
-    /// than asked for means that the file ends there now. Blocks.
+    /// Lets [`ReadFile::read_into`] read `range` past the page cache, where the store's [`IoMode`]
+    /// and its file system allow it, unless the cache has half of the range. For a large file,
+    /// before its first byte is read: it costs five calls.
+    ///
+    /// [`IoMode`]: crate::IoMode
+    pub fn make_direct(&self, range: Range<u64>) {
+        let Handle::Posix(fd) = &self.handle else { return };
+        let Some(mount) = self.dir.mount().filter(|mount| mount.reads_directly()) else { return };
+        if let Err(errno) = self.direct.begin(fd.as_fd(), range) {
+            mount.refuse_direct_reads(errno);
+        }
+    }
+
+    /// Returns whether whole blocks are read past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_on()
+    }
+
+    /// Reads `length` bytes at `offset`, or those until the file ends, into the begin of `buffer`;
+    /// returns the bytes read. Past the page cache, if [`ReadFile::make_direct`] has allowed it, as
+    /// far as `offset` and `buffer` are aligned to [`DIRECT_ALIGNMENT`]. The last block is then
+    /// read whole, and overwrites bytes of `buffer` beyond `length`. Use memory of a
+    /// [`BufferPool`], which no child process shares (open(2), O_DIRECT). Blocks.
+    ///
+    /// [`DIRECT_ALIGNMENT`]: crate::DIRECT_ALIGNMENT
+    /// [`BufferPool`]: penstock_sys::buffer::BufferPool
+    ///
+    /// # Errors
+    /// Those of [`ReadFile::read_at`].
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than `length`.
+    pub fn read_into(
+        &self,
+        offset: u64,
+        length: usize,
+        buffer: &mut [u8],
+    ) -> Result<usize, StoreError> {
+        let mut filled = 0;
+        if let Handle::Posix(fd) = &self.handle {
+            let _acting = self.dir.act()?;
+            filled = match self.direct.read_into(fd.as_fd(), offset, length, buffer) {
+                Err(errno @ (Errno::INVAL | Errno::OPNOTSUPP)) => {
+                    self.dir.mount().inspect(|mount| mount.refuse_direct_reads(errno));
+                    0
+                }
+                read => read.map_err(|errno| self.error("read", errno))?,
+            };
+        }
+        if filled == length {
+            return Ok(filled);
+        }
+        Ok(filled + self.read_at(offset + filled as u64, &mut buffer[filled..length])?)
+    }
+
+    /// Reads at `offset` through the page cache until `buffer` is full or the file ends; returns
+    /// the bytes read. Fewer than asked for means that the file ends there now. Blocks.
     ///
     /// # Errors
     /// `Io`, for instance `EIO` of a broken disk or `ESTALE` of a lost server; `EFBIG` of a file
@@ -103,6 +166,7 @@ impl ReadFile {
         match &self.handle {
             Handle::Posix(fd) => {
                 let _acting = self.dir.act()?;
+                self.direct.end(fd.as_fd()).map_err(|errno| self.error("read", errno))?;
                 let read = match read_fully(fd.as_fd(), offset, buffer) {
                     Err(Errno::SPIPE) => self.read_streamed(offset, buffer),
                     read => read,

@@ -57,6 +57,14 @@ impl Source {
         }
     }
 
+    /// See [`PosixStore::reads_directly`].
+    pub fn reads_directly(&self) -> bool {
+        match self {
+            Self::Posix(store) => store.reads_directly(),
+            Self::Mem(_) => false,
+        }
+    }
+
     /// See [`PosixStore::open_dir`].
     ///
     /// # Errors

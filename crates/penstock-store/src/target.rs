@@ -443,6 +443,14 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::reads_directly`].
+    pub fn reads_directly(&self) -> bool {
+        match self {
+            Self::Posix(store) => store.reads_directly(),
+            Self::Null => false,
+        }
+    }
+
     /// See [`PosixStore::space`]; `null:` has all the room there is.
     ///
     /// # Errors

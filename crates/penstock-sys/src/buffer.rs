@@ -314,9 +314,14 @@ impl Memory {
                 0,
             )
         };
-        let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
+        let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start) };
         let Some(start) = start else { handle_alloc_error(layout) };
-        Self { start, layout }
+        // After a fork, a direct read that is under way could reach the child's copy of the memory
+        // instead of ours (open(2), O_DIRECT). A failure of the advice leaves that danger to
+        // kernels that do not pin such memory.
+        // SAFETY: the mapping has this length, and the advice changes no byte of it.
+        unsafe { libc::madvise(start.as_ptr(), layout.size(), libc::MADV_DONTFORK) };
+        Self { start: start.cast(), layout }
     }
 
     fn bytes(&self) -> &[u8] {

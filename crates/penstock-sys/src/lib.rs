@@ -31,18 +31,18 @@ pub use accounts::{
 };
 pub use clock::{clock_error, now_seconds};
 pub use counters::{
-    BlockDevice, CardCounters, CpuShares, CpuTimes, DeviceNumber, DiskCounters, DiskTraffic,
-    EnergyError, EnergyMeter, HostMemory, Joules, LOOPBACK, POWERCAP_ROOT, block_devices,
-    card_counters, cpu_times, device_of, disk_counters, host_memory, is_hardware_card,
-    process_memory_bytes,
+    BlockDevice, CardCounters, CpuSeconds, CpuShares, CpuTimes, DeviceNumber, DiskCounters,
+    DiskTraffic, EnergyError, EnergyMeter, HostMemory, Joules, LOOPBACK, POWERCAP_ROOT,
+    block_devices, card_counters, cpu_times, device_of, disk_counters, host_memory,
+    is_hardware_card, process_memory_bytes,
 };
 pub use cpu::{
     ThreadTimes, allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread, thread_times,
 };
 pub use event::EventFd;
 pub use files::{
-    FileSystemKind, MountWithin, cached_pages, close_file, list_xattrs_at, mount_options,
-    mounts_within,
+    FileSystemKind, MountWithin, cached_pages, cached_pages_in, close_file, list_xattrs_at,
+    mount_options, mounts_within,
 };
 pub use host::{
     boot_id, boottime_now, is_mount_root, keep_freed_memory, keep_memory_private, kernel_version,

@@ -359,9 +359,10 @@ pub static SETTINGS: &[Setting] = &[
     setting(
         "store[].io",
         Text,
-        "auto: past the page cache on ext4, but for parity arrays and disks that rotate",
+        "auto: past the page cache on ext4, and reads on XFS, but for parity arrays and disks that \
+         rotate",
         Restart,
-        "`buffered` or `direct` writes of files above the piece size",
+        "`buffered` or `direct` reads and writes of files of 1 MiB or more",
     ),
     setting(
         "store[].account",

@@ -19,7 +19,7 @@ use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::time_use::Activity;
-use penstock_proto::units::FileTime;
+use penstock_proto::units::{FileTime, MIB};
 use penstock_store::{Dir, DirCache, ReadFile, Source, StoreError};
 use penstock_sys::buffer::{Buffer, BufferPool, Holder};
 
@@ -30,6 +30,10 @@ use crate::source::read_check::{Freshness, ReadCheck};
 /// Time that a receiver takes for a frame of at most one stride, from which on it is a slow holder
 /// of buffers: less than 8 Mbit/s. Several of them would hold all that the lanes of a site share.
 const SLOW_FRAME: Duration = Duration::from_secs(1);
+
+/// Size of the files that are read past the page cache, if it does not have them
+/// (docs/design/0068).
+const DIRECT_BYTES_MIN: u64 = MIB;
 
 /// Requests without a slow frame after which a receiver is known as quick. A single one is weak
 /// evidence: the socket may have taken its frame while the lane waited for a buffer.
@@ -271,6 +275,9 @@ impl PieceReader {
             Ok(file) => file,
             Err(error) => return fill.push(failure_of(index, &error)),
         };
+        if entry.size >= DIRECT_BYTES_MIN && !entry.sparse {
+            fill.time.measure(Activity::Metadata, || file.make_direct(range.clone()));
+        }
         self.served.clear();
         let mut at = range.start;
         loop {
@@ -336,8 +343,10 @@ impl PieceReader {
         let (pool, holder, time) = (fill.pool, fill.holder, fill.time);
         let take = || time.measure(Activity::WaitMemory, || pool.take_for(holder));
         let buffer = fill.buffer.get_or_insert_with(take);
+        let room = &mut buffer[fill.used..];
+        let read = time.measure(Activity::Read, || file.read_into(range.start, length, room));
         let bytes = &mut buffer[fill.used..fill.used + length];
-        match time.measure(Activity::Read, || file.read_at(range.start, &mut *bytes)) {
+        match read {
             Ok(count) if count < length => {
                 return Record::failure(index, EntryStatus::Changed, 0);
             }
@@ -543,7 +552,6 @@ mod tests {
     use penstock_proto::id::TransferId;
     use penstock_proto::manifest::{EntryDraft, PageBuilder};
     use penstock_proto::slicing::Slicing;
-    use penstock_proto::units::MIB;
     use penstock_store::MemStore;
 
     use super::*;

@@ -11,13 +11,14 @@ use penstock_store::Target;
 
 use crate::task::reach::Reach;
 
-/// Least number of lanes where large files are written past the page cache (docs/design/0016).
+/// Least number of lanes where files pass the page cache by (docs/design/0068).
 const LANES_DIRECT: u32 = 4;
 /// Under a limit of the rate there are so few lanes that each may receive a stride in this time.
 const TURN: Duration = Duration::from_secs(4);
 
-/// Returns the number of lanes at the start, and the largest. A lane waits while the disk takes a
-/// stride that is written past the page cache. Too few lanes would leave both cores and disk idle.
+/// Returns the number of lanes at the start, and the largest. A lane waits while a disk writes or
+/// reads a stride that passes the page cache by. Too few lanes would leave both cores and disks
+/// idle. The other site's store is taken to be like the one here.
 pub(crate) fn lane_limits(
     spec: &TaskSpec,
     share: &Share,
@@ -25,8 +26,12 @@ pub(crate) fn lane_limits(
     target: &Target,
 ) -> LaneLimits {
     let workers = penstock_sys::available_cpus().clamp(1, 16) as u32;
-    let direct = spec.durability != Durability::None && target.writes_directly();
-    let workers = if direct { workers.max(LANES_DIRECT) } else { workers };
+    let writes = spec.durability != Durability::None && target.writes_directly();
+    let reads = match reach {
+        Reach::Local { source, .. } => source.reads_directly(),
+        Reach::Remote { .. } => target.reads_directly(),
+    };
+    let workers = if writes || reads { workers.max(LANES_DIRECT) } else { workers };
     let lanes_max = if share.lanes_max == 0 { LANES_MAX } else { share.lanes_max };
     let lanes_max = match reach {
         Reach::Local { .. } => lanes_max.min(workers),

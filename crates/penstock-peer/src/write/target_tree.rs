@@ -7,15 +7,19 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
 use penstock_proto::name;
-use penstock_proto::units::FileTime;
+use penstock_proto::units::{FileTime, MIB};
 use penstock_store::{
-    Dir, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
+    Dir, LeftOver, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
 };
 
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;
 use crate::write::backup::backup_path;
 use crate::write::name_turns::NameTurns;
+
+/// Size of the files that are written past the page cache, where the store allows it. One lane
+/// writes such a file, up to the size of an extent (docs/design/0068).
+const DIRECT_BYTES_MIN: u64 = MIB;
 
 /// The target of a task's files, and the rules by which they are made.
 #[derive(Clone)]
@@ -83,7 +87,9 @@ impl TargetTree {
         gid.is_none() || dir.gives_group().is_some()
     }
 
-    /// Makes the file of an entry that one lane writes whole.
+    /// Makes the file of an entry that one lane writes whole, for direct writes if it is large
+    /// enough and has no holes. Direct writes into holes would be as small as the data between
+    /// them.
     pub(super) fn make_whole(
         &self,
         dir: &Dir,
@@ -92,11 +98,26 @@ impl TargetTree {
         generation: u32,
     ) -> Result<WriteFile, StoreError> {
         let entry = &page.page.entries()[index as usize];
-        let (mode, gid) = self.keeper.made_with(&page.page, entry);
         let name = self.temporary(page, index, generation);
-        let mut file = self.target.create_whole(dir, &name, mode, gid)?;
+        let mut file = if entry.size >= DIRECT_BYTES_MIN {
+            // It is opened a second time, which its final mode may forbid.
+            self.target.create_temporary(dir, &name, LeftOver::Replace)?
+        } else {
+            let (mode, gid) = self.keeper.made_with(&page.page, entry);
+            self.target.create_whole(dir, &name, mode, gid)?
+        };
         if self.sync_nothing {
             file.make_lazy();
+        } else if entry.size >= DIRECT_BYTES_MIN && !entry.sparse {
+            let prepared = file.make_direct().and_then(|()| match file.is_direct() {
+                true => file.set_len(entry.size),
+                false => Ok(()),
+            });
+            if let Err(error) = prepared {
+                // It was told, and the entry fails anyway.
+                let _ = self.target.remove(file.dir(), file.name());
+                return Err(error);
+            }
         }
         Ok(file)
     }

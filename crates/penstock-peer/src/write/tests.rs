@@ -16,6 +16,7 @@ use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_store::{PosixOptions, PosixStore};
 use penstock_sys::FileSystemKind;
+use penstock_sys::buffer::BufferPool;
 
 const FILES: u32 = 40;
 
@@ -318,6 +319,55 @@ fn f_d2_blocks_of_a_large_file_are_allocated_ahead_unless_it_is_sparse() {
         let allocated = std::fs::metadata(&path).unwrap().blocks() * 512;
         let expected = if sparse { stride } else { length };
         assert!((expected..expected + stride).contains(&allocated), "{sparse}: {allocated}");
+    }
+}
+
+/// Promise: on ext4 a file of a mebibyte or more is written past the page cache, with its blocks
+/// allocated, and its last partial block through it. A smaller one is in the cache.
+#[test]
+fn files_of_a_mebibyte_pass_the_page_cache_by() {
+    let stride = u64::from(Slicing::default().stride_bytes);
+    let sizes = [3 * stride + 17, stride + 17];
+    let base = tempfile::tempdir().unwrap();
+    let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
+    store.open_or_init_identity().unwrap();
+    if !store.writes_directly() {
+        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+        {
+            eprintln!("SKIPPED: temporary files are not on an ext4 that is written directly");
+        }
+        return;
+    }
+    let (page, item) = (page(&sizes), item_of(&sizes));
+    let mut writer = writer(base.path(), false, None);
+    let mut buffer = BufferPool::new(stride as usize, 1).take();
+    for (entry, size) in (0..).zip(sizes) {
+        for offset in (0..size).step_by(stride as usize) {
+            let length = stride.min(size - offset);
+            let bytes = &mut buffer[..length as usize];
+            bytes.fill(entry as u8 + 1);
+            let (end, hole, seen) = (offset + length == size, false, None);
+            let digest = DigestKind::Blake3.stride(size, offset, bytes);
+            let (status, errno, runs) = (EntryStatus::Ok, 0, Vec::new());
+            let record =
+                Record { entry, status, errno, end, hole, offset, length, digest, runs, seen };
+            writer.frame(&page, &item, &[record], bytes);
+        }
+    }
+    let written = writer.finish(&page, &item);
+    assert_eq!((written.files, &written.failures[..]), (2, &[][..]));
+    for entry in std::fs::read_dir(base.path()).unwrap() {
+        let file = File::open(entry.unwrap().path()).unwrap();
+        if file.metadata().unwrap().is_dir() {
+            continue;
+        }
+        let is_large = file.metadata().unwrap().len() == sizes[0];
+        let mut cached = penstock_sys::cached_pages(&file).unwrap();
+        assert_eq!(cached.pop(), Some(true), "the last partial block");
+        assert!(cached.iter().all(|is_cached| *is_cached != is_large), "{is_large}: {cached:?}");
+        let content = std::io::read_to_string(&file).unwrap();
+        let (byte, size) = if is_large { (1, sizes[0]) } else { (2, sizes[1]) };
+        assert!(content.bytes().all(|is| is == byte) && content.len() as u64 == size);
     }
 }
 

@@ -164,3 +164,20 @@ fn only_own_directories_are_unlocked() {
     assert!(made.err().unwrap().is_denied());
     assert_eq!(fs::metadata(tree.path().join("other")).unwrap().mode() & 0o777, 0o555);
 }
+
+/// Promise: a file whose final mode forbids its owner to write is written through the page cache:
+/// the account may not open it a second time for direct writes, and that is no error.
+#[test]
+fn a_read_only_file_of_an_account_is_written() {
+    let Some((one, other)) = accounts() else { return };
+    let tree = tree(&one, &other);
+    let options = PosixOptions { io: IoMode::Direct, ..PosixOptions::default() };
+    let store = PosixStore::open(tree.path(), options).unwrap().acting_as(&one).unwrap();
+    let dir = store.open_dir(b"one").unwrap();
+    let mut file = store.create_whole(&dir, b".pst-1", Some(0o444), None).unwrap();
+    file.make_direct().unwrap();
+    assert!(!file.is_direct());
+    file.write_at(0, &[1; 8192]).unwrap();
+    file.finish(&Attributes::plain(0o444, FileTime { seconds: 1, nanoseconds: 0 }), true).unwrap();
+    assert_eq!(fs::read(tree.path().join("one/.pst-1")).unwrap(), [1; 8192]);
+}

@@ -211,3 +211,123 @@ fn b1_a_replaced_file_is_not_written() {
     old.make_direct().unwrap();
     assert!(!old.is_direct());
 }
+
+/// Makes the file `data` of a store: its bytes are on the disk, and not in the page cache.
+fn make_uncached(store: &PosixStore, bytes: &[u8]) {
+    let path = store.root_path().join("data");
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+    open_data(store).drop_cache();
+}
+
+fn open_data(store: &PosixStore) -> ReadFile {
+    store.open_read(store.root(), b"data").unwrap()
+}
+
+/// Promise: reads past the page cache and through it return the same bytes, on a disk and in
+/// memory, for every mode. So do reads that are not aligned, and those beyond the end of the file.
+#[test]
+fn every_mode_reads_the_same_bytes() {
+    let size = 5 * STRIDE + 3 * 4096 + 17;
+    let bytes: Vec<u8> = (0..size).map(|at| (at / 509) as u8).collect();
+    let mut buffer = BufferPool::new(2 * STRIDE, 1).take();
+    for place in [std::env::temp_dir(), "/dev/shm".into()] {
+        for io in [IoMode::Auto, IoMode::Buffered, IoMode::Direct] {
+            let tree = tempfile::tempdir_in(&place).unwrap();
+            let store = open_with(tree.path(), io);
+            make_uncached(&store, &bytes);
+            // Each file is read in order; the second list is not aligned in the file.
+            for places in [[0, STRIDE, 5 * STRIDE], [STRIDE, 4096 + 100, 0]] {
+                for into in [0, 1] {
+                    let file = open_data(&store);
+                    file.make_direct(0..size as u64);
+                    assert!(!file.is_direct() || io != IoMode::Buffered);
+                    for at in places {
+                        let memory = &mut buffer[into..into + STRIDE];
+                        let read = file.read_into(at as u64, STRIDE, memory).unwrap();
+                        assert_eq!(read, STRIDE.min(size - at), "{io:?}, {at}");
+                        assert!(memory[..read] == bytes[at..at + read], "{io:?}, {at}");
+                    }
+                    // Where the memory has no room for a whole block, too.
+                    let tail = &mut buffer[..4096 + 17];
+                    let read = file.read_into((size - 4096 - 17) as u64, 4096 + 17, tail).unwrap();
+                    assert!(read == tail.len() && *tail == bytes[size - 4096 - 17..]);
+                    assert_eq!(file.read_into(size as u64, 4096, &mut buffer[..]).unwrap(), 0);
+                    file.drop_cache();
+                }
+            }
+        }
+    }
+}
+
+/// Promise: direct reads do not fill the page cache, not even with the last partial block, and a
+/// file that is in the cache is read there. Needs ext4 or XFS below the directory of temporary
+/// files.
+#[test]
+fn direct_reads_pass_the_page_cache_by() {
+    if !has_direct_disk() {
+        return;
+    }
+    let tree = tempfile::tempdir().unwrap();
+    let store = open_with(tree.path(), IoMode::Auto);
+    let size = 4 * STRIDE + 17;
+    make_uncached(&store, &vec![7; size]);
+    let mut buffer = BufferPool::new(STRIDE, 1).take();
+    let file = open_data(&store);
+    file.make_direct(0..size as u64);
+    assert!(file.is_direct());
+    for at in (0..size).step_by(STRIDE) {
+        let length = STRIDE.min(size - at);
+        assert_eq!(file.read_into(at as u64, length, &mut buffer).unwrap(), length);
+        assert!(buffer[..length].iter().all(|byte| *byte == 7));
+        assert!(file.is_direct());
+    }
+    assert_eq!(file.cached_share(), Some(0.0));
+    std::fs::read(tree.path().join("data")).unwrap();
+    let file = open_data(&store);
+    file.make_direct(0..size as u64);
+    assert!(!file.is_direct(), "the cache has the file");
+}
+
+/// Promise: bytes that another process has just written are read, whether or not the disk has them.
+#[test]
+fn direct_reads_see_the_newest_bytes() {
+    let tree = tempfile::tempdir().unwrap();
+    let store = open_with(tree.path(), IoMode::Direct);
+    make_uncached(&store, &vec![1; 4 * STRIDE]);
+    let mut buffer = BufferPool::new(STRIDE, 1).take();
+    let file = open_data(&store);
+    file.make_direct(0..4 * STRIDE as u64);
+    let writer = std::fs::OpenOptions::new().write(true).open(tree.path().join("data")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&writer, &[2; 4096], 8192).unwrap();
+    assert_eq!(file.read_into(0, STRIDE, &mut buffer).unwrap(), STRIDE);
+    assert!(buffer[8192..12288].iter().all(|byte| *byte == 2));
+    assert!(buffer[..8192].iter().all(|byte| *byte == 1));
+}
+
+/// Promise: a file system that does not know direct reads is read through the page cache, is asked
+/// once, and nothing fails. Needs root, to mount a ramfs.
+#[test]
+fn a_file_system_without_direct_reads_is_read_all_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    if let Err(errno) = mount("ramfs", place.path(), "ramfs", MountFlags::empty(), None) {
+        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+        {
+            eprintln!("SKIPPED: needs root to mount a ramfs: {errno}");
+        }
+        return;
+    }
+    let mounted = TinyMount(place.path());
+    let store = open_with(place.path(), IoMode::Direct);
+    // A hole is in no cache.
+    std::fs::File::create(place.path().join("data")).unwrap().set_len(STRIDE as u64).unwrap();
+    assert!(store.shared.mounts.root().reads_directly(), "it was not asked yet");
+    let file = open_data(&store);
+    file.make_direct(0..STRIDE as u64);
+    assert!(!file.is_direct() && !store.shared.mounts.root().reads_directly());
+    let mut buffer = BufferPool::new(STRIDE, 1).take();
+    assert_eq!(file.read_into(0, STRIDE, &mut buffer).unwrap(), STRIDE);
+    assert!(buffer[..STRIDE].iter().all(|byte| *byte == 0));
+    drop(file);
+    drop(mounted);
+}

@@ -2,29 +2,42 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd as _};
 
-/// Bytes of the pages that are counted; a larger page of the machine counts as several.
-const PAGE_BYTES: usize = 4096;
-
-/// Returns which pages of 4 KiB of a file that is not empty the page cache holds. Reads none of
-/// them: the kernel would fetch a page that is not there. Tests of writes past the cache need that.
+/// Returns which pages of a file that is not empty the page cache holds; see
+/// [`cached_pages_in`].
 ///
 /// # Errors
 /// Those of mmap(2), for an empty file as well, and of mincore(2).
 pub fn cached_pages(file: &File) -> io::Result<Vec<bool>> {
-    let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-    let mut pages = vec![0u8; length.div_ceil(PAGE_BYTES)];
+    cached_pages_in(file, 0..file.metadata()?.len())
+}
+
+/// Returns which pages of a range that is not empty the page cache holds. The first page is the one
+/// in which the range begins. Reads none of them: the kernel would fetch a page that is not there.
+/// Since Linux 5.2 the kernel reports all pages as held to a process that neither owns the file nor
+/// may write to it (mincore(2)).
+///
+/// # Errors
+/// Those of mmap(2), for an empty range as well, and of mincore(2).
+pub fn cached_pages_in(file: impl AsFd, range: Range<u64>) -> io::Result<Vec<bool>> {
+    let page_bytes = rustix::param::page_size();
+    let begin = range.start - range.start % page_bytes as u64;
+    let length = usize::try_from(range.end - begin).map_err(io::Error::other)?;
+    let start = libc::off_t::try_from(begin).map_err(io::Error::other)?;
+    let mut pages = vec![0u8; length.div_ceil(page_bytes)];
     // SAFETY: a new mapping, whose address is the kernel's to choose.
     let at = unsafe {
         let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-        libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0)
+        let fd = file.as_fd().as_raw_fd();
+        libc::mmap(std::ptr::null_mut(), length, protection, flags, fd, start)
     };
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the mapping has this length, and only this function has it. The vector has a byte for
-    // each of its pages, and spare bytes where pages are larger than 4 KiB (mincore(2)).
+    // each of its pages (mincore(2)).
     let told = unsafe { libc::mincore(at, length, pages.as_mut_ptr()) };
     let outcome = if told == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     // SAFETY: the mapping is of this length, and nothing refers to it any more.

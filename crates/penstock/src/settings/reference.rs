@@ -34,7 +34,7 @@ fn knobs() -> Vec<Knob> {
     );
     let streams = format!(
         "as many lanes as the path needs, at most {LANES_MAX}: one for each CPU up to 16 at first, \
-         more over distance; at least 4 where files are written past the page cache"
+         more over distance; at least 4 where files pass the page cache by"
     );
     vec![
         knob(
@@ -63,8 +63,9 @@ fn knobs() -> Vec<Knob> {
         knob(
             "direct I/O",
             "`io` of a store",
-            "files above the piece size are written past the page cache on ext4, but for arrays \
-             with parity and disks that rotate; all else goes through it",
+            "files of 1 MiB or more are written past the page cache on ext4, and read past it on \
+             ext4 and XFS unless it has them, but for arrays with parity and disks that rotate; \
+             all else goes through it",
         ),
         knob(
             "asynchronous I/O",

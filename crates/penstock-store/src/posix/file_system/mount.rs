@@ -60,6 +60,8 @@ struct MountFacts {
     writeback: Writeback,
     /// Set if large files are written past the page cache; cleared when the system rejects that.
     direct: AtomicBool,
+    /// The same for reads.
+    direct_reads: AtomicBool,
     /// `None` where nothing on the mount may be opened: then nothing is synced by it.
     sync_fd: Option<OwnedFd>,
     stamps: Stamps,
@@ -89,12 +91,14 @@ impl Mount {
         let kind = FileSystemKind::of(dir)?;
         let writeback = ways.writeback.unwrap_or_else(|| Writeback::of(kind));
         let direct = AtomicBool::new(ways.io.tries_direct(kind, key.0));
+        let direct_reads = AtomicBool::new(ways.io.tries_direct_reads(kind, key.0));
         let method = match (DurabilityMethod::of(kind, kernel_version()), &sync_fd) {
             (DurabilityMethod::Syncfs(kind), None) => DurabilityMethod::Fsync(kind),
             (method, _) => method,
         };
         let stamps = Stamps::of(kind);
-        let facts = MountFacts { key, kind, method, writeback, direct, sync_fd, stamps };
+        let facts =
+            MountFacts { key, kind, method, writeback, direct, direct_reads, sync_fd, stamps };
         Ok(Self { facts: Arc::new(facts), refusals: Refusals::default() })
     }
 
@@ -135,6 +139,19 @@ impl Mount {
         if self.facts.direct.swap(false, Ordering::Relaxed) {
             let kind = self.facts.kind;
             tracing::info!(%kind, "no direct writes here: the page cache is used");
+        }
+    }
+
+    /// Returns whether large files are read past the page cache here, as far as is known.
+    pub(crate) fn reads_directly(&self) -> bool {
+        self.facts.direct_reads.load(Ordering::Relaxed)
+    }
+
+    /// Records that the file system does not take direct reads: they are not tried again.
+    pub(crate) fn refuse_direct_reads(&self, errno: Errno) {
+        if self.facts.direct_reads.swap(false, Ordering::Relaxed) {
+            let kind = self.facts.kind;
+            tracing::info!(%kind, %errno, "no direct reads here: the page cache is used");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Reading beyond the plain file: lengths that need a read, storage past the cache, attributes.
 
+pub(crate) mod direct;
 mod inspection;
 pub(crate) mod read_back;
 pub(crate) mod sizes;

@@ -233,6 +233,12 @@ impl PosixStore {
         mount.is_direct()
     }
 
+    /// Returns whether large files below the root are read past the page cache, as far as is known
+    /// before the first of them.
+    pub fn reads_directly(&self) -> bool {
+        self.shared.mounts.root().reads_directly()
+    }
+
     fn open_as(&self, dir: &Dir, name: &[u8], access: OFlags) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
         self.check_item_writable("open", dir, name)?;

@@ -22,11 +22,11 @@ use crate::posix::file_system::device::wants_collecting;
 /// sectors of 4 KiB require (open(2), O_DIRECT), and a page of most machines.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// The way in which the bytes of large files reach a store.
+/// The way in which the bytes of large files reach a store and come from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
-    /// Past the page cache where that was measured to be good: on ext4, but for arrays with parity
-    /// and disks that rotate.
+    /// Past the page cache where that was measured to be good: writes on ext4, reads on ext4 and
+    /// XFS, but for arrays with parity and disks that rotate.
     #[default]
     Auto,
     /// Through the page cache.
@@ -43,6 +43,12 @@ impl IoMode {
             Self::Buffered => false,
             Self::Direct => true,
         }
+    }
+
+    /// Returns whether direct reads are tried on a file system of this kind on that device.
+    pub(crate) fn tries_direct_reads(self, kind: FileSystemKind, device: Dev) -> bool {
+        let is_xfs = self == Self::Auto && kind == FileSystemKind::Xfs;
+        self.tries_direct(kind, device) || (is_xfs && !wants_collecting(device))
     }
 }
 

@@ -68,8 +68,9 @@ impl WriteFile {
     }
 
     /// Writes whole blocks past the page cache from now on, where the store's [`IoMode`] and its
-    /// file system allow it. For a large file, before its first byte is written: it costs two or
-    /// three calls, and small files are better off in the cache.
+    /// file system allow it. For a large file, before its first byte is written: it costs four
+    /// calls, and small files are better off in the cache. A file that cannot be opened a second
+    /// time is written through the cache, such as one whose mode forbids its owner to write.
     ///
     /// [`IoMode`]: super::IoMode
     ///
@@ -90,8 +91,7 @@ impl WriteFile {
                 }
             }
             Err(Errno::INVAL | Errno::OPNOTSUPP) => mount.refuse_direct(),
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(self.error("open", errno)),
+            Err(errno) => tracing::debug!(%errno, file = ?self, "not written directly"),
         }
         Ok(())
     }
