@@ -182,7 +182,7 @@ def stolen(cell: Cell) -> float | None:
             host["steal_s"],
             host.get("iowait_s") or 0.0,
             host["cores"],
-            done,
+            (host.get("available_s") or host["cores"] * done) / host["cores"],
         )
         for host in inner(cell.raw, "cpu").values()
         if done

@@ -101,7 +101,7 @@ def use_of_processors(request: Request) -> Table:
     )  # fmt: skip
     for mode in run.modes:
         for role in ("source", "target"):
-            busy = processors.samples(run, "cpu_busy_percent", mode.name, role)
+            busy = processors.busy_samples(run, mode.name, role)
             if not busy:
                 continue
             steal = processors.samples(run, "cpu_steal_percent", mode.name, role)

@@ -2,7 +2,8 @@
 
 htop: `(ΔTotal - ΔIdle) / ΔTotal`, where Idle = idle + iowait, and Total has all of user, nice,
 system, idle, iowait, irq, softirq and steal. Guest time is within user time. So time that the
-hypervisor gave to others counts as busy: shares here tell it apart.
+hypervisor gave to others counts as busy: shares here tell it apart. Busy time of a record, and of
+the samples of a daemon, is without it.
 """
 
 from dataclasses import dataclass
@@ -24,10 +25,10 @@ class Usage:
 def usage(
     busy_s: float, steal_s: float, iowait_s: float, cores: int, seconds: float
 ) -> Usage | None:
-    """Shares from seconds that were summed over all processors.
+    """Shares from seconds that were summed over all processors; `busy_s` is without `steal_s`.
 
     Counters of the kernel may step back, and samples may be a little longer than the run: shares
-    are kept between 0 and 1, and stolen time never exceeds busy time.
+    are kept between 0 and 1.
 
     Returns:
         None where there was no time.
@@ -35,9 +36,8 @@ def usage(
     total = cores * seconds
     if total <= 0:
         return None
-    busy = _share(busy_s / total)
-    steal = min(_share(steal_s / total), busy)
-    return Usage(busy, steal, busy - steal, _share(iowait_s / total))
+    own, steal = _share(busy_s / total), _share(steal_s / total)
+    return Usage(_share(own + steal), steal, own, _share(iowait_s / total))
 
 
 def _share(value: float) -> float:

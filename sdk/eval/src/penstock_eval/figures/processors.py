@@ -25,6 +25,19 @@ def samples(run: Run, figure: str, mode: str, role: str) -> list[float]:
     return found
 
 
+def busy_samples(run: Run, mode: str, role: str) -> list[float]:
+    """Samples of all that is not idle, in percent of all cores, stolen time included."""
+    found: list[float] = []
+    for cell in run.counted:
+        if cell.mode != mode:
+            continue
+        for sample in run.series(cell):
+            own = sample.values.get("cpu_busy_percent")
+            if sample.role == role and 0 <= sample.t < cell.duration and own is not None:
+                found.append(min(own + (sample.values.get("cpu_steal_percent") or 0.0), 100.0))
+    return found
+
+
 def cores(run: Run, mode: str) -> dict[Core, list[dict[str, Any]]]:
     """Quantiles of each core in each cell of a mode."""
     found: dict[Core, list[dict[str, Any]]] = {}
@@ -83,8 +96,8 @@ def core_heat(request: Request) -> Drawn:
     bar = made.colorbar(image, ax=panels[0], shrink=0.9, pad=0.02)
     bar.set_label("busy, %")
     caption = (
-        "Use of each core (htop's formula) while transfers ran: quartiles and 95th percentile of "
-        "the samples of a second, each the median over all runs of the mode. One scale for all."
+        "Use of each core while transfers ran, stolen time left out: quartiles and 95th percentile "
+        "of the samples of a second, each the median over all runs of the mode. One scale for all."
     )
     return Drawn(made, caption)
 
@@ -134,7 +147,7 @@ def core_boxes(request: Request) -> Drawn:
 
 def _pooled(run: Run) -> dict[tuple[str, str], list[float]]:
     found = {
-        (mode.name, role): samples(run, "cpu_busy_percent", mode.name, role)
+        (mode.name, role): busy_samples(run, mode.name, role)
         for mode in run.modes
         for role in ("source", "target")
     }
