@@ -6,7 +6,8 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use penstock_testkit::{
     Copy, Ended, Run, Scratch, Signal, Slowly, assert_no_leftovers, assert_same, bytes_below,
@@ -163,7 +164,21 @@ fn c3_pages_behind_wait_and_follow() {
 }
 
 /// Turns some things below `root` into the other kind, at random.
+///
+/// Each new file has a time of its own. Both sides may get a file of one path and size within one
+/// step of the clock, and `--sync` compares no content of files with the same size and time.
 fn swap(rng: &mut ChaCha8Rng, root: &Path, changes: usize) {
+    static FILES: AtomicU64 = AtomicU64::new(0);
+    let write = |path: &Path, content: u64| {
+        fs::write(path, content.to_string()).unwrap();
+        let age = Duration::from_secs(FILES.fetch_add(1, Ordering::Relaxed));
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(SystemTime::now() - age)
+            .unwrap();
+    };
     for _ in 0..changes {
         let mut open = vec![root.to_owned()];
         let mut found = Vec::new();
@@ -179,11 +194,11 @@ fn swap(rng: &mut ChaCha8Rng, root: &Path, changes: usize) {
         let path = found.choose(rng).unwrap();
         if path.is_dir() && !path.is_symlink() {
             fs::remove_dir_all(path).unwrap();
-            fs::write(path, format!("{}", rng.random::<u64>())).unwrap();
+            write(path, rng.random());
         } else {
             fs::remove_file(path).unwrap();
             fs::create_dir_all(path.join("within")).unwrap();
-            fs::write(path.join("within/file"), format!("{}", rng.random::<u64>())).unwrap();
+            write(&path.join("within/file"), rng.random());
         }
     }
 }
