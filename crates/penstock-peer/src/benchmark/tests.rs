@@ -22,9 +22,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_io(IoMode::default())
+    }
+
+    fn with_io(io: IoMode) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(directory.path().join("store/scratch")).unwrap();
-        Self { host: host_at(directory.path()), directory }
+        Self { host: host_with(directory.path(), io), directory }
     }
 
     /// Returns the host after a restart of its daemon.
@@ -79,13 +83,17 @@ fn step_of(
 }
 
 fn host_at(directory: &Path) -> Arc<BenchmarkHost> {
+    host_with(directory, IoMode::default())
+}
+
+fn host_with(directory: &Path, io: IoMode) -> Arc<BenchmarkHost> {
     let spec = StoreSpec {
         name: "data".parse().unwrap(),
         kind: StoreKind::Posix(directory.join("store")),
         read_only: false,
         ephemeral: false,
         allow_privileged: false,
-        io: IoMode::default(),
+        io,
         mapped: false,
     };
     let stores = Arc::new(Stores::new([spec]));
@@ -129,13 +137,31 @@ fn each_step_has_its_threads() {
             let order = BenchmarkOrder::Prepare(ID, step_of(operation, (files, 4096), wanted));
             let prepared = bench.host.handle(order).unwrap();
             let BenchmarkReply::Prepared { threads, .. } = prepared else { panic!("{prepared:?}") };
-            // Direct writes have more threads where the peer chooses.
+            // Direct I/O has more threads where the peer chooses.
             let is_right = threads == least || (wanted == 0 && threads > least);
             assert!(is_right, "{operation}: {threads} of {wanted}");
             bench.host.handle(BenchmarkOrder::Run(ID)).unwrap();
         }
     }
     bench.host.handle(BenchmarkOrder::End(ID)).unwrap();
+}
+
+/// Promise: where files are read past the page cache, four threads at least wait for the disk. The
+/// operator's `io` of the store decides that.
+#[test]
+fn four_threads_read_past_the_cache() {
+    let chosen = penstock_sys::available_cpus().clamp(1, 16) as u32;
+    for (io, least) in [(IoMode::Buffered, chosen), (IoMode::Direct, chosen.max(4))] {
+        let bench = Bench::with_io(io);
+        bench.host.handle(BenchmarkOrder::Begin(bench.part())).unwrap();
+        bench.step(Write, (4, 4096));
+        let order = BenchmarkOrder::Prepare(ID, step_of(Read, (0, 4096), 0));
+        let prepared = bench.host.handle(order).unwrap();
+        let BenchmarkReply::Prepared { threads, .. } = prepared else { panic!("{prepared:?}") };
+        assert_eq!(threads, least, "{io:?}");
+        bench.host.handle(BenchmarkOrder::Run(ID)).unwrap();
+        bench.host.handle(BenchmarkOrder::End(ID)).unwrap();
+    }
 }
 
 /// Promise: a host that cannot give up the caches of all files reports the reason, and never calls

@@ -252,7 +252,8 @@ impl Stores {
         }
         let source = match &entry.spec.kind {
             StoreKind::Posix(root) => {
-                let options = PosixOptions { read_only: true, ..PosixOptions::default() };
+                let io = entry.spec.io;
+                let options = PosixOptions { read_only: true, io, ..PosixOptions::default() };
                 Source::Posix(entry.open_posix(root, options)?)
             }
             StoreKind::Mem(spec) => Source::Mem(MemStore::new(*spec)),
