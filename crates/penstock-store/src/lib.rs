@@ -43,12 +43,10 @@ pub use error::{StoreError, StoreOffline};
 pub use mem::{MemSpec, MemStore, ParseMemSpecError};
 pub use meta::{DirEntry, HOLLOW_BYTES_MIN, Kind, Meta};
 pub use penstock_sys::FileSystemKind;
-pub use posix::file_system::{DurabilityMethod, FailedSyncs, Step};
+pub use posix::file_system::{DIRECT_BYTES_MIN, DurabilityMethod, FailedSyncs, IoMode, Step};
 pub use posix::read::{DIRECT_ALIGNMENT, Inspection, ReadBackFile, inspect, tells_size};
 pub use posix::remove::{IsSame, Look, Removal, give_name_back, remove_empty_dir, take_away};
-pub use posix::write::{
-    Attributes, IoMode, LeftOver, NotSet, WriteFile, Writeback, set_dir_attributes,
-};
+pub use posix::write::{Attributes, LeftOver, NotSet, WriteFile, Writeback, set_dir_attributes};
 pub use posix::{
     Gate, ParseFingerprintError, PosixOptions, PosixStore, Resolution, Space, StoreFingerprint,
     StoreIdentity,

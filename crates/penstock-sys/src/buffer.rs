@@ -347,6 +347,25 @@ impl Drop for Memory {
 mod tests {
     use super::*;
 
+    /// Promise (B7): no child process gets the memory of a buffer, so that a direct read during a
+    /// fork(2) reaches this process. `dc` is the flag of such memory (proc_pid_smaps(5)).
+    #[test]
+    fn b7_children_do_not_share_buffers() {
+        let buffer = BufferPool::new(1 << 20, 1).take();
+        let address = buffer.as_ptr() as u64;
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_ours = false;
+        let flags = maps.lines().find(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            if let Some((Some(begin), Some(end))) = range.map(|(a, b)| (number(a), number(b))) {
+                is_ours = (begin..end).contains(&address);
+            }
+            is_ours && line.starts_with("VmFlags:")
+        });
+        assert!(flags.unwrap().split(' ').any(|flag| flag == "dc"), "{flags:?}");
+    }
+
     /// Promise: the hot buffer comes back first, and memory follows those at work.
     #[test]
     fn the_last_buffer_returned_is_the_next_one_taken() {

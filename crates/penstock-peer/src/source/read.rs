@@ -19,8 +19,8 @@ use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::time_use::Activity;
-use penstock_proto::units::{FileTime, MIB};
-use penstock_store::{Dir, DirCache, ReadFile, Source, StoreError};
+use penstock_proto::units::FileTime;
+use penstock_store::{DIRECT_BYTES_MIN, Dir, DirCache, ReadFile, Source, StoreError};
 use penstock_sys::buffer::{Buffer, BufferPool, Holder};
 
 use crate::lane::slow_start::{FIRST_FRAME_BYTES, may_part, part_bytes};
@@ -30,10 +30,6 @@ use crate::source::read_check::{Freshness, ReadCheck};
 /// Time that a receiver takes for a frame of at most one stride, from which on it is a slow holder
 /// of buffers: less than 8 Mbit/s. Several of them would hold all that the lanes of a site share.
 const SLOW_FRAME: Duration = Duration::from_secs(1);
-
-/// Size of the files that are read past the page cache, if it does not have them
-/// (docs/design/0068).
-const DIRECT_BYTES_MIN: u64 = MIB;
 
 /// Requests without a slow frame after which a receiver is known as quick. A single one is weak
 /// evidence: the socket may have taken its frame while the lane waited for a buffer.
@@ -552,6 +548,7 @@ mod tests {
     use penstock_proto::id::TransferId;
     use penstock_proto::manifest::{EntryDraft, PageBuilder};
     use penstock_proto::slicing::Slicing;
+    use penstock_proto::units::MIB;
     use penstock_store::MemStore;
 
     use super::*;

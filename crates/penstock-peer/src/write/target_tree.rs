@@ -7,19 +7,16 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
 use penstock_proto::name;
-use penstock_proto::units::{FileTime, MIB};
+use penstock_proto::units::FileTime;
 use penstock_store::{
-    Dir, LeftOver, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
+    DIRECT_BYTES_MIN, Dir, LeftOver, StoreError, Target, TemporaryKey, TemporaryName, WriteFile,
+    temporary_name,
 };
 
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;
 use crate::write::backup::backup_path;
 use crate::write::name_turns::NameTurns;
-
-/// Size of the files that are written past the page cache, where the store allows it. One lane
-/// writes such a file, up to the size of an extent (docs/design/0068).
-const DIRECT_BYTES_MIN: u64 = MIB;
 
 /// The target of a task's files, and the rules by which they are made.
 #[derive(Clone)]
@@ -87,9 +84,7 @@ impl TargetTree {
         gid.is_none() || dir.gives_group().is_some()
     }
 
-    /// Makes the file of an entry that one lane writes whole, for direct writes if it is large
-    /// enough and has no holes. Direct writes into holes would be as small as the data between
-    /// them.
+    /// Makes the file of an entry that one lane writes whole.
     pub(super) fn make_whole(
         &self,
         dir: &Dir,
@@ -99,25 +94,30 @@ impl TargetTree {
     ) -> Result<WriteFile, StoreError> {
         let entry = &page.page.entries()[index as usize];
         let name = self.temporary(page, index, generation);
-        let mut file = if entry.size >= DIRECT_BYTES_MIN {
-            // It is opened a second time, which its final mode may forbid.
-            self.target.create_temporary(dir, &name, LeftOver::Replace)?
-        } else {
-            let (mode, gid) = self.keeper.made_with(&page.page, entry);
-            self.target.create_whole(dir, &name, mode, gid)?
-        };
+        // Direct writes into a sparse file would be as small as the data between its holes.
+        if entry.size >= DIRECT_BYTES_MIN && !entry.sparse && !self.sync_nothing {
+            return self.make_direct_file(dir, &name, entry.size);
+        }
+        let (mode, gid) = self.keeper.made_with(&page.page, entry);
+        let mut file = self.target.create_whole(dir, &name, mode, gid)?;
         if self.sync_nothing {
             file.make_lazy();
-        } else if entry.size >= DIRECT_BYTES_MIN && !entry.sparse {
-            let prepared = file.make_direct().and_then(|()| match file.is_direct() {
-                true => file.set_len(entry.size),
-                false => Ok(()),
-            });
-            if let Err(error) = prepared {
-                // It was told, and the entry fails anyway.
-                let _ = self.target.remove(file.dir(), file.name());
-                return Err(error);
-            }
+        }
+        Ok(file)
+    }
+
+    /// Makes a file of `size` bytes that is written past the page cache, where the store allows it.
+    /// It is opened a second time, which its final mode may forbid, so it does not have that yet.
+    fn make_direct_file(&self, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFile, StoreError> {
+        let mut file = self.target.create_temporary(dir, name, LeftOver::Replace)?;
+        let sized = file.make_direct().and_then(|()| match file.is_direct() {
+            true => file.set_len(size),
+            false => Ok(()),
+        });
+        if let Err(error) = sized {
+            // It was told, and the entry fails anyway.
+            let _ = self.target.remove(file.dir(), file.name());
+            return Err(error);
         }
         Ok(file)
     }

@@ -322,8 +322,8 @@ fn f_d2_blocks_of_a_large_file_are_allocated_ahead_unless_it_is_sparse() {
     }
 }
 
-/// Promise: on ext4 a file of a mebibyte or more is written past the page cache, with its blocks
-/// allocated, and its last partial block through it. A smaller one is in the cache.
+/// Promise: on ext4 a file of a mebibyte or more is written past the page cache, and its last
+/// partial block through it. A smaller one is in the cache.
 #[test]
 fn files_of_a_mebibyte_pass_the_page_cache_by() {
     let stride = u64::from(Slicing::default().stride_bytes);

@@ -26,6 +26,21 @@ fn has_direct_disk() -> bool {
     has
 }
 
+/// Mounts a file system that does not know direct I/O; `None`, with a message, where the test may
+/// not mount.
+fn ramfs_over(path: &Path) -> Option<TinyMount<'_>> {
+    match mount("ramfs", path, "ramfs", MountFlags::empty(), None) {
+        Ok(()) => Some(TinyMount(path)),
+        Err(errno) => {
+            #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+            {
+                eprintln!("SKIPPED: needs root to mount a ramfs: {errno}");
+            }
+            None
+        }
+    }
+}
+
 fn begin(store: &PosixStore, size: usize) -> WriteFile {
     let mut file = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
     file.set_len(size as u64).unwrap();
@@ -156,14 +171,7 @@ fn direct_writes_pass_the_page_cache_by() {
 #[test]
 fn a_file_system_without_direct_writes_is_written_all_the_same() {
     let place = tempfile::tempdir().unwrap();
-    if let Err(errno) = mount("ramfs", place.path(), "ramfs", MountFlags::empty(), None) {
-        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
-        {
-            eprintln!("SKIPPED: needs root to mount a ramfs: {errno}");
-        }
-        return;
-    }
-    let mounted = TinyMount(place.path());
+    let Some(mounted) = ramfs_over(place.path()) else { return };
     let store = open_with(place.path(), IoMode::Direct);
     assert!(store.shared.mounts.root().is_direct(), "it was not asked yet");
     assert!(!check_large_file(&store));
@@ -310,14 +318,7 @@ fn direct_reads_see_the_newest_bytes() {
 #[test]
 fn a_file_system_without_direct_reads_is_read_all_the_same() {
     let place = tempfile::tempdir().unwrap();
-    if let Err(errno) = mount("ramfs", place.path(), "ramfs", MountFlags::empty(), None) {
-        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
-        {
-            eprintln!("SKIPPED: needs root to mount a ramfs: {errno}");
-        }
-        return;
-    }
-    let mounted = TinyMount(place.path());
+    let Some(mounted) = ramfs_over(place.path()) else { return };
     let store = open_with(place.path(), IoMode::Direct);
     // A hole is in no cache.
     std::fs::File::create(place.path().join("data")).unwrap().set_len(STRIDE as u64).unwrap();

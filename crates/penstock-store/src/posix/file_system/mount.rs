@@ -10,9 +10,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fsync, makedev, openat, stat
 use rustix::io::Errno;
 
 use crate::posix::file_system::durability_method::DurabilityMethod;
+use crate::posix::file_system::io_mode::IoMode;
 use crate::posix::file_system::refusals::Refusals;
 use crate::posix::file_system::stamps::Stamps;
-use crate::posix::write::direct::IoMode;
 use crate::posix::write::writeback::Writeback;
 
 /// The number of failed syncs of a store in this process, by any caller.
@@ -90,8 +90,8 @@ impl Mount {
         };
         let kind = FileSystemKind::of(dir)?;
         let writeback = ways.writeback.unwrap_or_else(|| Writeback::of(kind));
-        let direct = AtomicBool::new(ways.io.tries_direct(kind, key.0));
-        let direct_reads = AtomicBool::new(ways.io.tries_direct_reads(kind, key.0));
+        let direct = AtomicBool::new(ways.io.tries_writes(kind, key.0));
+        let direct_reads = AtomicBool::new(ways.io.tries_reads(kind, key.0));
         let method = match (DurabilityMethod::of(kind, kernel_version()), &sync_fd) {
             (DurabilityMethod::Syncfs(kind), None) => DurabilityMethod::Fsync(kind),
             (method, _) => method,

@@ -12,45 +12,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use penstock_sys::FileSystemKind;
-use rustix::fs::{AtFlags, Dev, Statx, StatxFlags, statx};
+use rustix::fs::{AtFlags, Statx, StatxFlags, statx};
 use rustix::io::{Errno, pwrite};
-
-use crate::posix::file_system::device::wants_collecting;
 
 /// Least alignment of offsets, lengths and addresses of direct writes: the size that disks with
 /// sectors of 4 KiB require (open(2), O_DIRECT), and a page of most machines.
 const ALIGNMENT_BYTES: u64 = 4096;
-
-/// The way in which the bytes of large files reach a store and come from it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IoMode {
-    /// Past the page cache where that was measured to be good: writes on ext4, reads on ext4 and
-    /// XFS, but for arrays with parity and disks that rotate.
-    #[default]
-    Auto,
-    /// Through the page cache.
-    Buffered,
-    /// Past the page cache wherever the file system takes that.
-    Direct,
-}
-
-impl IoMode {
-    /// Returns whether direct writes are tried on a file system of this kind on that device.
-    pub(crate) fn tries_direct(self, kind: FileSystemKind, device: Dev) -> bool {
-        match self {
-            Self::Auto => kind == FileSystemKind::Ext4 && !wants_collecting(device),
-            Self::Buffered => false,
-            Self::Direct => true,
-        }
-    }
-
-    /// Returns whether direct reads are tried on a file system of this kind on that device.
-    pub(crate) fn tries_direct_reads(self, kind: FileSystemKind, device: Dev) -> bool {
-        let is_xfs = self == Self::Auto && kind == FileSystemKind::Xfs;
-        self.tries_direct(kind, device) || (is_xfs && !wants_collecting(device))
-    }
-}
 
 /// A descriptor that writes past the page cache.
 #[derive(Debug)]

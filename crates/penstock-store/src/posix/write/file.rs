@@ -72,7 +72,7 @@ impl WriteFile {
     /// calls, and small files are better off in the cache. A file that cannot be opened a second
     /// time is written through the cache, such as one whose mode forbids its owner to write.
     ///
-    /// [`IoMode`]: super::IoMode
+    /// [`IoMode`]: crate::IoMode
     ///
     /// # Errors
     /// `Io`. Rejected direct writes are no error.

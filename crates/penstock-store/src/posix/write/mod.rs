@@ -11,6 +11,5 @@ pub(crate) mod writeback;
 
 pub use attributes::{Attributes, NotSet, set_dir_attributes};
 pub use create::LeftOver;
-pub use direct::IoMode;
 pub use file::WriteFile;
 pub use writeback::Writeback;

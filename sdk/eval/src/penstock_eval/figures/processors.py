@@ -1,5 +1,6 @@
 """Use of processors: by core, by host and by mode, and the energy it took."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock_eval import stats, style, units
@@ -14,28 +15,26 @@ FEWEST = 20
 
 def samples(run: Run, figure: str, mode: str, role: str) -> list[float]:
     """All samples of a figure while transfers of a mode ran, at the peers of a role."""
-    found: list[float] = []
-    for cell in run.counted:
-        if cell.mode != mode:
-            continue
-        for sample in run.series(cell):
-            value = sample.values.get(figure)
-            if sample.role == role and 0 <= sample.t < cell.duration and value is not None:
-                found.append(value)
-    return found
+    found = [values.get(figure) for values in _samples(run, mode, role)]
+    return [value for value in found if value is not None]
 
 
 def busy_samples(run: Run, mode: str, role: str) -> list[float]:
     """Samples of all that is not idle, in percent of all cores, stolen time included."""
     found: list[float] = []
-    for cell in run.counted:
-        if cell.mode != mode:
-            continue
-        for sample in run.series(cell):
-            own = sample.values.get("cpu_busy_percent")
-            if sample.role == role and 0 <= sample.t < cell.duration and own is not None:
-                found.append(min(own + (sample.values.get("cpu_steal_percent") or 0.0), 100.0))
+    for values in _samples(run, mode, role):
+        own, steal = values.get("cpu_busy_percent"), values.get("cpu_steal_percent")
+        if own is not None:
+            found.append(min(own + (steal or 0.0), 100.0))
     return found
+
+
+def _samples(run: Run, mode: str, role: str) -> Iterator[Mapping[str, float | None]]:
+    for cell in run.counted:
+        if cell.mode == mode:
+            for sample in run.series(cell):
+                if sample.role == role and 0 <= sample.t < cell.duration:
+                    yield sample.values
 
 
 def cores(run: Run, mode: str) -> dict[Core, list[dict[str, Any]]]:
